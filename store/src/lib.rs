@@ -1,1 +1,131 @@
-//! Placeholder.
+//! Punctual's stores: SQLite for one machine, PostgreSQL for many, behind one trait.
+//!
+//! [`connect`] picks by the URL. Both write the same tables (`migrations/`), carry out the same moves
+//! (`punctual_domain::task`), and pass the same conformance suite (`tests/`). The files in `sqlite/` and `postgres/` have
+//! the same names, and so do the queries, so that two dialects can be laid side by side.
+
+mod migration;
+pub mod postgres;
+pub mod sqlite;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_domain::clock::Clock;
+use punctual_domain::store::{Store, StoreError};
+
+pub use migration::{MIGRATIONS, Migration, SchemaState};
+
+/// How to connect.
+#[derive(Clone)]
+pub struct Options {
+    /// A clock that takes the place of the database's own; for tests that move time.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Whether the schema is brought up to date.
+    pub migrate: Migrate,
+    /// The most connections to hold (PostgreSQL), or readers beside the writer (SQLite).
+    pub connections: u32,
+    /// How long a statement may take before it counts as lost.
+    pub deadline: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clock: None, migrate: Migrate::Run, connections: 10, deadline: Duration::from_secs(30) }
+    }
+}
+
+/// Whether connecting changes the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migrate {
+    /// Bring it up to date.
+    Run,
+    /// Refuse a schema that is not up to date.
+    Check,
+}
+
+/// Why a store cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The URL names no database we know.
+    #[error("{url:?} is not a database URL: use sqlite://FILE or postgres://USER@HOST/DATABASE ({reason})")]
+    BadUrl {
+        /// The URL, without its password.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The database works, but not in a way that keeps our promises, or it belongs to somebody else.
+    #[error("{0}")]
+    Refused(String),
+    /// The database did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A database that was opened, and can be migrated before it is used.
+///
+/// # Errors
+/// When the database cannot be reached, or cannot keep Punctual's promises.
+pub async fn connect(url: &str, options: Options) -> Result<Arc<dyn Store>, ConnectError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        Some("sqlite") => Ok(Arc::new(sqlite::SqliteStore::connect(url, options).await?)),
+        Some("postgres" | "postgresql") => Ok(Arc::new(postgres::PostgresStore::connect(url, options).await?)),
+        _ => Err(bad_url(url, "unknown scheme")),
+    }
+}
+
+/// What the schema of the database at `url` is, without changing anything.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        Some("sqlite") => sqlite::schema_state(url).await,
+        Some("postgres" | "postgresql") => postgres::schema_state(url).await,
+        _ => Err(bad_url(url, "unknown scheme")),
+    }
+}
+
+/// The URL with its password hidden, fit for logs and errors.
+pub fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..authority].rsplit_once('@') {
+        Some((user_info, host)) => {
+            let user = user_info.split(':').next().unwrap_or_default();
+            let secret = if user_info.contains(':') { ":***" } else { "" };
+            format!("{scheme}://{user}{secret}@{host}{}", &rest[authority..])
+        }
+        None => url.to_owned(),
+    }
+}
+
+fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
+    ConnectError::BadUrl { url: redacted(url), reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_hidden() {
+        for (url, shown) in [
+            ("postgres://me:secret@db:5432/app?x=1", "postgres://me:***@db:5432/app?x=1"),
+            ("postgres://me:p@ss@db/app", "postgres://me:***@db/app"),
+            ("postgres://me@db/app", "postgres://me@db/app"),
+            ("sqlite://punctual.db", "sqlite://punctual.db"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_scheme_is_refused_with_what_to_use() {
+        let error = connect("mysql://me:secret@db/app", Options::default()).await.err().unwrap().to_string();
+        assert!(error.contains("sqlite://FILE") && !error.contains("secret"), "{error}");
+    }
+}

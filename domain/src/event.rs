@@ -1,0 +1,64 @@
+//! Events: what happened to tasks, read back from the rows that prove it.
+
+use chrono::{DateTime, Utc};
+
+use crate::task::{Task, TaskStatus};
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// An attempt began.
+    Arrived,
+    /// The task ended well.
+    Completed,
+    /// The task ended badly.
+    Failed,
+    /// The task was cancelled.
+    Cancelled,
+}
+
+impl EventKind {
+    /// The event's name in every stream.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Arrived => "schedule.arrived",
+            Self::Completed => "task.completed",
+            Self::Failed => "task.failed",
+            Self::Cancelled => "task.cancelled",
+        }
+    }
+
+    /// The event with which a task of that status ended.
+    pub fn of_end(status: TaskStatus) -> Option<Self> {
+        match status {
+            TaskStatus::Completed => Some(Self::Completed),
+            TaskStatus::Failed => Some(Self::Failed),
+            TaskStatus::Cancelled => Some(Self::Cancelled),
+            TaskStatus::Pending | TaskStatus::Running => None,
+        }
+    }
+}
+
+/// One thing that happened to a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// When it happened.
+    pub at: DateTime<Utc>,
+    /// The number of the attempt it is about.
+    pub attempt: u32,
+    /// The task, as it stands now.
+    pub task: Task,
+}
+
+impl Event {
+    /// The same for the same event, however often it is announced.
+    pub fn id(&self) -> String {
+        let kind = match self.kind {
+            EventKind::Arrived => format!("a{}", self.attempt),
+            _ => "end".to_owned(),
+        };
+        format!("{}-{}-{kind}", self.at.timestamp_micros(), self.task.id)
+    }
+}

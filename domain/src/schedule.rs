@@ -1,0 +1,301 @@
+//! A schedule: a recurring definition, and what makes one valid.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::id::ScheduleId;
+use crate::invalid::{Invalid, check_key};
+use crate::json::Json;
+use crate::retry::{Backoff, MAX_ATTEMPTS, RetryPolicy};
+use crate::task::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS};
+use crate::time::{
+    DstFold, DstGap, DstPolicy, Expression, ExpressionError, Interval, Recurrence, ZoneDatabase, ZoneError,
+};
+use crate::topic::Topic;
+
+/// When a schedule fires, as the user wrote it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rhythm {
+    /// A cron expression, read in the schedule's zone.
+    #[serde(rename = "cronExpression")]
+    Cron(String),
+    /// Elapsed milliseconds between fires.
+    #[serde(rename = "everyMs")]
+    Every(u64),
+}
+
+/// What happens when a fire is due while a task of an earlier one has not ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverlapPolicy {
+    /// The fire is skipped.
+    #[default]
+    Skip,
+    /// Its task waits for the earlier ones, in order.
+    Queue,
+    /// What has not ended is cancelled, then its task starts.
+    CancelPrevious,
+    /// Both run.
+    Allow,
+}
+
+/// What happens to instants that nobody saw in time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MisfirePolicy {
+    /// The latest of them fires.
+    #[default]
+    FireOnce,
+    /// All of them fire, in order.
+    FireAll,
+    /// None of them fires.
+    Skip,
+}
+
+/// What a caller says about a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// Unique among schedules.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// When it fires.
+    pub rhythm: Rhythm,
+    /// The zone its expression is read in, as given.
+    pub timezone: String,
+    /// Where its tasks go.
+    pub topic: String,
+    /// What its tasks carry.
+    pub payload: Json,
+    /// How many attempts its tasks have in all; 0 means 1.
+    pub max_retries: u32,
+    /// How long they wait in between, if not as the topic says.
+    pub backoff: Option<Backoff>,
+    /// The time limit of their attempts.
+    pub timeout_seconds: u32,
+    /// Their priority.
+    pub priority: i32,
+    /// What happens when fires overlap.
+    pub overlap_policy: OverlapPolicy,
+    /// What happens to missed instants.
+    pub misfire_policy: MisfirePolicy,
+    /// How old a missed instant may be and still fire.
+    pub misfire_window_seconds: u32,
+    /// The most by which tasks are moved behind their instant.
+    pub jitter_seconds: u32,
+    /// The first instant that may fire.
+    pub start_at: Option<DateTime<Utc>>,
+    /// The instant before which the last may fire.
+    pub end_at: Option<DateTime<Utc>>,
+    /// How many fires make a task before the schedule is done.
+    pub max_fires: Option<u64>,
+    /// What happens to times that a clock change skips, if not the rule.
+    pub dst_gap: Option<DstGap>,
+    /// What happens to times that a clock change repeats, if not the rule.
+    pub dst_fold: Option<DstFold>,
+    /// Calendars whose days it leaves out.
+    pub exclude_calendars: Vec<String>,
+    /// Handed on to its tasks.
+    pub metadata: BTreeMap<String, String>,
+    /// Who made it.
+    pub created_by: Option<String>,
+}
+
+/// A schedule as the store knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Schedule {
+    /// Its id.
+    pub id: ScheduleId,
+    /// What was said about it.
+    pub definition: Definition,
+    /// Never makes two tasks or schedules.
+    pub client_request_id: Option<String>,
+    /// Whether anything is due at all; `false` is paused.
+    pub enabled: bool,
+    /// Why it is paused.
+    pub pause_note: Option<String>,
+    /// When it resumes by itself.
+    pub paused_until: Option<DateTime<Utc>>,
+    /// When a fire last made a task.
+    pub last_fired_at: Option<DateTime<Utc>>,
+    /// The next instant; `None` while disabled or done.
+    pub next_fire_at: Option<DateTime<Utc>>,
+    /// Instants up to here are accounted for and never fire again, even when their rows are pruned.
+    pub fired_through: Option<DateTime<Utc>>,
+    /// How many fires made a task.
+    pub fires_made: u64,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it was last edited.
+    pub updated_at: DateTime<Utc>,
+    /// Changes with edits, not with fires.
+    pub version: u64,
+}
+
+/// Why a schedule cannot be understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ScheduleError {
+    /// Its expression cannot be read, or never fires.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// Its zone is unknown.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+    /// Its interval is too short or too long.
+    #[error("everyMs must be 1000 to {} (ten years)", Definition::MAX_EVERY_MS)]
+    Interval,
+}
+
+impl Definition {
+    /// The longest interval: ten years.
+    pub const MAX_EVERY_MS: u64 = 10 * 366 * 24 * 60 * 60 * 1000;
+
+    /// A definition with nothing but what is required; every default in place.
+    pub fn new(name: impl Into<String>, rhythm: Rhythm, timezone: impl Into<String>, topic: &Topic) -> Self {
+        Self {
+            name: name.into(),
+            description: None,
+            rhythm,
+            timezone: timezone.into(),
+            topic: topic.to_string(),
+            payload: Json::empty_object(),
+            max_retries: 3,
+            backoff: None,
+            timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
+            priority: 0,
+            overlap_policy: OverlapPolicy::default(),
+            misfire_policy: MisfirePolicy::default(),
+            misfire_window_seconds: 86_400,
+            jitter_seconds: 0,
+            start_at: None,
+            end_at: None,
+            max_fires: None,
+            dst_gap: None,
+            dst_fold: None,
+            exclude_calendars: Vec::new(),
+            metadata: BTreeMap::new(),
+            created_by: None,
+        }
+    }
+
+    /// The rule it fires by; `anchor` is what an interval counts from where there is no `startAt`.
+    ///
+    /// # Errors
+    /// When the expression, the zone or the interval is not acceptable.
+    pub fn recurrence(&self, zones: &ZoneDatabase, anchor: DateTime<Utc>) -> Result<Recurrence, ScheduleError> {
+        // The zone is checked for intervals too: it is echoed in every event.
+        let zone = zones.zone(&self.timezone)?;
+        match &self.rhythm {
+            Rhythm::Cron(text) => Ok(Recurrence::Cron {
+                expression: Expression::parse(text)?,
+                zone,
+                dst: DstPolicy { gap: self.dst_gap, fold: self.dst_fold },
+            }),
+            Rhythm::Every(ms) if (1000..=Self::MAX_EVERY_MS).contains(ms) => {
+                Interval::new(*ms, self.start_at.unwrap_or(anchor))
+                    .map(Recurrence::Interval)
+                    .map_err(|_| ScheduleError::Interval)
+            }
+            Rhythm::Every(_) => Err(ScheduleError::Interval),
+        }
+    }
+
+    /// Checks what can be checked without a zone database.
+    ///
+    /// # Errors
+    /// Every bad field, by its name in the API.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let mut invalid = Invalid::default();
+        invalid.check("name", check_key(&self.name));
+        invalid.check("topic", self.topic.parse::<Topic>());
+        if self.max_retries > MAX_ATTEMPTS {
+            invalid.add("maxRetries", format!("must be 0 to {MAX_ATTEMPTS}"));
+        }
+        if let Some(backoff) = &self.backoff {
+            backoff.check("retry.backoff", &mut invalid);
+        }
+        if !(1..=MAX_TIMEOUT_SECONDS).contains(&self.timeout_seconds) {
+            invalid.add("timeoutSeconds", format!("must be 1 to {MAX_TIMEOUT_SECONDS} (30 days)"));
+        }
+        if !(-100..=100).contains(&self.priority) {
+            invalid.add("priority", "must be -100 to 100");
+        }
+        if let (Some(start_at), Some(end_at)) = (self.start_at, self.end_at)
+            && end_at <= start_at
+        {
+            invalid.add("endAt", "must be after startAt");
+        }
+        if self.max_fires == Some(0) {
+            invalid.add("maxFires", "must be at least 1");
+        }
+        invalid.or(())
+    }
+
+    /// The retry policy of its tasks.
+    pub fn retry(&self) -> RetryPolicy {
+        RetryPolicy { attempts: self.max_retries.max(1), backoff: self.backoff.unwrap_or_default() }
+    }
+
+    /// By how much its tasks are moved behind their instant: a stable share of the jitter.
+    pub fn jitter(&self, id: ScheduleId) -> Duration {
+        let span = u64::from(self.jitter_seconds) * 1000;
+        // The low half of a v7 id is random, and stays what it is for as long as the schedule lives.
+        let share = u64::from_be_bytes(id.0.as_bytes()[8..].try_into().unwrap_or_default());
+        Duration::from_millis(if span == 0 { 0 } else { share % span })
+    }
+}
+
+impl Schedule {
+    /// A new schedule whose first instant is after `now`.
+    ///
+    /// # Errors
+    /// When the definition cannot be understood.
+    pub fn new(definition: Definition, now: DateTime<Utc>, zones: &ZoneDatabase) -> Result<Self, ScheduleError> {
+        let mut schedule = Self {
+            id: ScheduleId::generate(),
+            definition,
+            client_request_id: None,
+            enabled: true,
+            pause_note: None,
+            paused_until: None,
+            last_fired_at: None,
+            next_fire_at: None,
+            fired_through: None,
+            fires_made: 0,
+            created_at: now,
+            updated_at: now,
+            version: 1,
+        };
+        schedule.plan(now, zones)?;
+        Ok(schedule)
+    }
+
+    /// Sets the next instant to the first one after `now`: an edit or a resume never fires retroactively.
+    ///
+    /// # Errors
+    /// When the definition cannot be understood.
+    pub fn plan(&mut self, now: DateTime<Utc>, zones: &ZoneDatabase) -> Result<(), ScheduleError> {
+        let recurrence = self.definition.recurrence(zones, self.created_at)?;
+        let accounted_for = self.fired_through.map_or(now, |through| through.max(now));
+        self.next_fire_at = if self.enabled { self.instant_after(&recurrence, accounted_for) } else { None };
+        Ok(())
+    }
+
+    /// The first instant after `after` within `startAt`, `endAt` and `maxFires`.
+    pub fn instant_after(&self, recurrence: &Recurrence, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        if self.definition.max_fires.is_some_and(|most| self.fires_made >= most) {
+            return None;
+        }
+        // `startAt` itself may fire: search from just before it.
+        let after = match self.definition.start_at {
+            Some(start_at) => after.max(start_at - Duration::from_nanos(1)),
+            None => after,
+        };
+        recurrence.next_after(after).filter(|at| self.definition.end_at.is_none_or(|end_at| *at < end_at))
+    }
+}

@@ -1,0 +1,95 @@
+//! The store: what the rest of Punctual needs of a database, in domain words.
+//!
+//! One trait per noun; [`Store`] is all of them together. Each implementation promises the same, and one conformance
+//! suite holds both to it:
+//!
+//! - A method that returns `Ok` has committed. One that returns [`StoreError::Unavailable`] may or may not have.
+//! - Every state change is one guarded statement or one transaction. That somebody else was first is an answer, not
+//!   an error.
+//! - The store's own clock decides what is due, claimed or expired. Instants that callers pass are never "now".
+
+mod claims;
+mod cluster;
+mod outbox;
+mod schedules;
+mod tasks;
+mod topics;
+mod upkeep;
+
+pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
+pub use cluster::Cluster;
+pub use outbox::{Outbox, Posted};
+pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
+pub use tasks::{Answer, Bulk, Created, Creation, Remember, TaskFilter, TaskWithAttempts, Tasks};
+pub use topics::Topics;
+pub use upkeep::{Counts, Depth, Pruned, Upkeep};
+
+use chrono::{DateTime, Utc};
+
+/// Everything a database does for Punctual.
+pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Upkeep {}
+
+impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Upkeep> Store for T {}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StoreError {
+    /// The database is away, too slow, or full. Try again later; a write may or may not have happened.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
+    /// There is no such row.
+    #[error("not found")]
+    NotFound,
+    /// The `clientRequestId` made a task or schedule before.
+    #[error("the clientRequestId {0:?} was used before")]
+    ClientRequestIdInUse(String),
+    /// The `Idempotency-Key` came before, with another body.
+    #[error("the Idempotency-Key was used before with another body")]
+    IdempotencyKeyReused,
+    /// Another live task of the topic has the `dedupeKey`.
+    #[error("another live task of the topic has the dedupeKey {0:?}")]
+    DedupeKeyInUse(String),
+    /// Another schedule has the name.
+    #[error("another schedule has the name {0:?}")]
+    NameTaken(String),
+    /// The row was edited in between; it has this version now.
+    #[error("it was edited in between and has version {0} now")]
+    VersionMismatch(u64),
+    /// A schedule names the calendar.
+    #[error("the schedule {0:?} names the calendar")]
+    CalendarInUse(String),
+    /// The task has ended, and ended states never change.
+    #[error("the task has ended")]
+    AlreadyEnded,
+    /// Only failed tasks can be retried.
+    #[error("the task has not failed")]
+    NotFailed,
+    /// What is stored cannot be understood, or a statement is wrong: somebody must act.
+    #[error("the store is broken: {0}")]
+    Broken(String),
+}
+
+/// Where a page of a list begins, and how long it is. Lists are newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page<Id> {
+    /// The last item of the page before.
+    pub after: Option<Id>,
+    /// How many items at the most.
+    pub limit: u32,
+}
+
+impl<Id> Page<Id> {
+    /// The first page.
+    pub fn first(limit: u32) -> Self {
+        Self { after: None, limit }
+    }
+}
+
+/// A half-open stretch of time: `from` inclusive, `to` exclusive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first instant in it.
+    pub from: Option<DateTime<Utc>>,
+    /// The first instant after it.
+    pub to: Option<DateTime<Utc>>,
+}

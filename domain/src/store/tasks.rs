@@ -1,0 +1,135 @@
+use async_trait::async_trait;
+
+use super::{Page, Span, StoreError};
+use crate::id::{ScheduleId, TaskId};
+use crate::task::{AttemptRecord, NewTask, Task, TaskStatus};
+use crate::topic::Topic;
+
+/// Writing, reading, cancelling and replacing tasks.
+#[async_trait]
+pub trait Tasks: Send + Sync {
+    /// Writes tasks, all or none, in order.
+    ///
+    /// A task whose `dedupe_key` belongs to a live task of its topic is not written: the living one is answered. With
+    /// `remember`, the answer is kept in the same transaction, and a second call with the same key gets it again; one
+    /// that comes while the first is under way waits for it.
+    ///
+    /// # Errors
+    /// `ClientRequestIdInUse` (also for one used twice in `tasks`), `IdempotencyKeyReused`.
+    async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError>;
+
+    /// One task, with its attempts in order; one that runs or ended at the first attempt shows that one too.
+    async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError>;
+
+    /// Tasks that match, newest first.
+    async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError>;
+
+    /// Ends a live task as cancelled; an ended one stays as it is. Answers the task as it stands, `None` if unknown.
+    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
+
+    /// Cancels the live tasks that match, or counts them.
+    async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError>;
+
+    /// Cancels a live task and writes `replacement` in its place, with `rescheduled_from` set.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyEnded`, `ClientRequestIdInUse`, `DedupeKeyInUse` (by a third task).
+    async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError>;
+
+    /// Writes a new task like the failed one, due now, with `retry_of` set and no `client_request_id`. If its
+    /// `dedupe_key` belongs to a live task by now, answers that one.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotFailed`.
+    async fn retry(&self, id: TaskId) -> Result<Created, StoreError>;
+
+    /// Retries the failed tasks that match, or counts them. Those whose `dedupe_key` lives again are left out.
+    async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError>;
+}
+
+/// Which tasks are meant: all that match everything given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskFilter {
+    /// One of these; none is any.
+    pub status: Vec<TaskStatus>,
+    /// This topic.
+    pub topic: Option<Topic>,
+    /// `metadata.ownerId`.
+    pub owner_id: Option<String>,
+    /// `metadata.tenantId`.
+    pub tenant_id: Option<String>,
+    /// `metadata.correlationId`.
+    pub correlation_id: Option<String>,
+    /// The task that used this id.
+    pub client_request_id: Option<String>,
+    /// Made by this schedule's fires.
+    pub schedule_id: Option<ScheduleId>,
+    /// Due in this stretch.
+    pub run_at: Span,
+}
+
+/// Whether a bulk change is made or only counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bulk {
+    /// Make it.
+    Apply,
+    /// Count what it would change.
+    DryRun,
+}
+
+/// A task and all that is known of its attempts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskWithAttempts {
+    /// The task.
+    pub task: Task,
+    /// Its attempts, in order.
+    pub attempts: Vec<AttemptRecord>,
+}
+
+/// What became of one task that was to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created {
+    /// It was written.
+    Fresh(Task),
+    /// A live task with its `dedupe_key` stands for it.
+    Deduplicated(Task),
+}
+
+impl Created {
+    /// The task that was written or stands for it.
+    pub fn task(&self) -> &Task {
+        match self {
+            Self::Fresh(task) | Self::Deduplicated(task) => task,
+        }
+    }
+}
+
+/// What became of a call that writes tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Creation {
+    /// The tasks, in the order they were given.
+    Made(Vec<Created>),
+    /// The call came before: its first answer.
+    Replayed(Answer),
+}
+
+/// An answer to a caller, kept word for word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its HTTP status.
+    pub status: u16,
+    /// Its body.
+    pub body: String,
+}
+
+/// Keeps the answer of a call under the caller's `Idempotency-Key`, for 24 hours.
+pub struct Remember {
+    /// Whose key it is: the API key's id, or empty without keys.
+    pub owner: String,
+    /// The `Idempotency-Key`.
+    pub key: String,
+    /// The same for bodies that are the same JSON.
+    pub fingerprint: String,
+    /// Writes the answer once the tasks are known, before they are committed.
+    pub answer: Box<dyn FnOnce(&[Created]) -> Answer + Send>,
+}

@@ -1,0 +1,46 @@
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// One call of a handler for a task: everything the handler may know about it.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The task this attempt belongs to; the same on every attempt, so a good key for de-duplication.
+    pub task_id: Uuid,
+    /// The dotted name that led the task to this handler.
+    pub topic: String,
+    /// The task's payload, exactly as it was submitted.
+    pub payload: Box<RawValue>,
+    /// The task's metadata: for filtering, audit and tracing, never for access control.
+    pub metadata: BTreeMap<String, String>,
+    /// The IANA zone the task was scheduled in.
+    pub timezone: String,
+    /// Counts the calls for this task, from 1.
+    pub number: u32,
+    /// The fencing token of this attempt's lease: a larger one always belongs to a later claim.
+    pub epoch: i64,
+    /// When the task was due.
+    pub run_at: DateTime<Utc>,
+    /// The schedule whose fire made this task, if any.
+    pub schedule_id: Option<Uuid>,
+    /// The instant of that fire.
+    pub scheduled_at: Option<DateTime<Utc>>,
+    /// When the attempt will be stopped as timed out.
+    pub deadline: DateTime<Utc>,
+    /// Cancelled when the attempt should stop: its task was cancelled, timed out, or lost its lease.
+    pub cancelled: CancellationToken,
+}
+
+impl Attempt {
+    /// Reads the payload as a `T`.
+    ///
+    /// # Errors
+    /// When the payload does not have the shape of a `T`; the error says where.
+    pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.payload.get())
+    }
+}

@@ -1,0 +1,120 @@
+//! The schema's versions, the same for both databases.
+//!
+//! Each migration says the oldest binary that can still work on what it leaves behind, so that versions N and N−1 run
+//! side by side on schema N, and anything older is refused. Applied migrations are recorded in `punctual_schema`; each
+//! backend applies all that are missing in one transaction, under a lock that ends with the transaction (a session's
+//! lock would be stranded behind PgBouncer).
+
+/// One step of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migration {
+    /// Counts from 1, without gaps.
+    pub version: i32,
+    /// What it does.
+    pub name: &'static str,
+    /// The oldest schema version whose binaries still work afterwards.
+    pub oldest_compatible: i32,
+    /// Its statements for SQLite.
+    pub sqlite: &'static str,
+    /// Its statements for PostgreSQL.
+    pub postgres: &'static str,
+}
+
+macro_rules! migration {
+    ($version:literal, $name:literal, oldest_compatible: $oldest:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            oldest_compatible: $oldest,
+            sqlite: include_str!(concat!("../../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../../migrations/postgres/", $name, ".sql")),
+        }
+    };
+}
+
+/// Every migration, in order.
+pub const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001_tasks", oldest_compatible: 1),
+    migration!(2, "0002_schedules", oldest_compatible: 1),
+    migration!(3, "0003_outbox", oldest_compatible: 1),
+    migration!(4, "0004_cluster", oldest_compatible: 1),
+];
+
+/// What a database's schema is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaState {
+    /// The newest version applied; 0 if none.
+    pub version: i32,
+    /// The oldest version whose binaries can work on it.
+    pub oldest_compatible: i32,
+}
+
+impl SchemaState {
+    /// A database without our tables.
+    pub const EMPTY: Self = Self { version: 0, oldest_compatible: 0 };
+
+    /// The version this binary is made for.
+    pub fn ours() -> i32 {
+        MIGRATIONS.last().map_or(0, |newest| newest.version)
+    }
+
+    /// The migrations this binary knows and the database lacks.
+    pub fn missing(&self) -> impl Iterator<Item = &'static Migration> + use<> {
+        let version = self.version;
+        MIGRATIONS.iter().filter(move |migration| migration.version > version)
+    }
+
+    /// Whether this binary can work on it once nothing is missing.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn check_not_newer(&self) -> Result<(), String> {
+        let ours = Self::ours();
+        if self.oldest_compatible > ours {
+            return Err(format!(
+                "the database has schema {}, which needs a punctual made for schema {} or later; this one is made for {ours}: \
+                 install a newer punctual",
+                self.version, self.oldest_compatible
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is missing.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn check_complete(&self) -> Result<(), String> {
+        match self.missing().count() {
+            0 => Ok(()),
+            missing => Err(format!(
+                "the database has schema {} and lacks {missing} migrations: run `punctual migrate`",
+                self.version
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_count_from_one_without_gaps_and_names_carry_them() {
+        for (i, migration) in MIGRATIONS.iter().enumerate() {
+            assert_eq!(migration.version as usize, i + 1);
+            assert!(migration.name.starts_with(&format!("{:04}_", migration.version)));
+            assert!(migration.oldest_compatible <= migration.version);
+        }
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_only_if_it_says_so() {
+        let ours = SchemaState::ours();
+        let newer = |oldest_compatible| SchemaState { version: ours + 1, oldest_compatible };
+        assert_eq!(newer(ours).check_not_newer(), Ok(()));
+        assert!(newer(ours + 1).check_not_newer().unwrap_err().contains("install a newer punctual"));
+        assert_eq!(SchemaState::EMPTY.missing().count(), MIGRATIONS.len());
+        assert!(SchemaState::EMPTY.check_complete().unwrap_err().contains("punctual migrate"));
+    }
+}

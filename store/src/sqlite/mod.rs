@@ -1,0 +1,1 @@
+//! SQLite: one node, nothing to install.

@@ -1,0 +1,43 @@
+//! What both databases keep as JSON text, written and read back.
+
+use std::collections::BTreeMap;
+
+use punctual_domain::retry::RetryPolicy;
+use punctual_domain::store::StoreError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The metadata keys that have a column of their own.
+pub(crate) const OWNER_ID: &str = "ownerId";
+pub(crate) const TENANT_ID: &str = "tenantId";
+pub(crate) const CORRELATION_ID: &str = "correlationId";
+
+/// Writes a value that always has a JSON form.
+pub(crate) fn to_text(value: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Broken(format!("cannot be written as JSON: {error}")))
+}
+
+/// Reads a value back.
+pub(crate) fn from_text<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Broken(format!("{what} cannot be read: {error}")))
+}
+
+/// Metadata as its column holds it: null for none.
+pub(crate) fn metadata_to_text(metadata: &BTreeMap<String, String>) -> Result<Option<String>, StoreError> {
+    if metadata.is_empty() { Ok(None) } else { to_text(metadata).map(Some) }
+}
+
+/// Metadata from its column.
+pub(crate) fn metadata_from_text(text: Option<&str>) -> Result<BTreeMap<String, String>, StoreError> {
+    text.map_or_else(|| Ok(BTreeMap::new()), |text| from_text("metadata", text))
+}
+
+/// A retry policy as its column holds it: null for the default one.
+pub(crate) fn retry_to_text(retry: &RetryPolicy) -> Result<Option<String>, StoreError> {
+    if *retry == RetryPolicy::default() { Ok(None) } else { to_text(retry).map(Some) }
+}
+
+/// A retry policy from its column.
+pub(crate) fn retry_from_text(text: Option<&str>) -> Result<RetryPolicy, StoreError> {
+    text.map_or_else(|| Ok(RetryPolicy::default()), |text| from_text("retry", text))
+}
