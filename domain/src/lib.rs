@@ -1,3 +1,24 @@
-//! Placeholder.
+//! Punctual's rules and ports: what a task, a schedule and a fire are, and what a store must do.
+//!
+//! No disk, no network and no clock in here. Decisions are pure functions; what carries them out is elsewhere.
 
+pub mod calendar;
+pub mod clock;
+pub mod coordination;
+pub mod event;
+pub mod fire;
+pub mod id;
+pub mod invalid;
+pub mod json;
+pub mod key;
+pub mod lease;
+pub mod node;
+pub mod outbox;
+pub mod retry;
+pub mod schedule;
+pub mod store;
+pub mod task;
 pub mod time;
+pub mod topic;
+
+pub use punctual_sdk::{Attempt, Outcome};
