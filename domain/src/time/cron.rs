@@ -76,9 +76,14 @@ impl Expression {
             [second, minute, hour, day, month, weekday] => {
                 [second, minute, hour, day, month, weekday]
             }
+            [] => {
+                return Err(invalid(
+                    "it is empty, write five fields or @daily".to_string(),
+                ));
+            }
             _ => {
                 return Err(invalid(format!(
-                    "it has {} fields, write five (minute hour day-of-month month day-of-week) or six with seconds first",
+                    "its number of fields is {}, write five (minute hour day-of-month month day-of-week) or six with seconds first",
                     fields.len()
                 )));
             }
