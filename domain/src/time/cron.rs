@@ -10,7 +10,7 @@ use std::fmt;
 use chrono::{Datelike, NaiveDate};
 
 use super::field::{self, DaysOfMonth, DaysOfWeek};
-use super::wall::{DAY, Wall};
+use super::wall::Wall;
 
 /// A cron expression as its user wrote it, known to be readable and to fire some day.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,34 +53,56 @@ const LAST_YEAR: i32 = 9_999;
 impl Expression {
     /// Reads five fields, six with leading seconds, or a macro such as `@daily`.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
-        let invalid = |message: String| ExpressionError::Invalid { expression: quote(text), message };
+        let invalid = |message: String| ExpressionError::Invalid {
+            expression: quote(text),
+            message,
+        };
         if text.len() > MAX_LENGTH {
-            return Err(invalid(format!("it has {} characters, keep it under {MAX_LENGTH}", text.len())));
+            return Err(invalid(format!(
+                "it has {} characters, keep it under {MAX_LENGTH}",
+                text.len()
+            )));
         }
         if let Some(stray) = text.chars().find(|&c| !is_allowed(c)) {
-            return Err(invalid(format!("it holds the character {stray:?}, write it in plain ASCII on one line")));
+            return Err(invalid(format!(
+                "it holds the character {stray:?}, write it in plain ASCII on one line"
+            )));
         }
         let upper = text.to_ascii_uppercase();
         let spelled_out = expand_macro(upper.trim()).map_err(invalid)?;
         let fields: Vec<&str> = spelled_out.split_ascii_whitespace().collect();
         let [second, minute, hour, day_of_month, month, day_of_week] = match fields[..] {
             [minute, hour, day, month, weekday] => ["0", minute, hour, day, month, weekday],
-            [second, minute, hour, day, month, weekday] => [second, minute, hour, day, month, weekday],
+            [second, minute, hour, day, month, weekday] => {
+                [second, minute, hour, day, month, weekday]
+            }
+            [] => {
+                return Err(invalid(
+                    "it is empty, write five fields or @daily".to_string(),
+                ));
+            }
             _ => {
                 return Err(invalid(format!(
-                    "it has {} fields, write five (minute hour day-of-month month day-of-week) or six with seconds first",
+                    "its number of fields is {}, write five (minute hour day-of-month month day-of-week) or six with seconds first",
                     fields.len()
                 )));
             }
         };
         let days_of_month = DaysOfMonth::read(day_of_month).map_err(invalid)?;
         let days_of_week = DaysOfWeek::read(day_of_week).map_err(invalid)?;
-        let rule =
-            if is_restricted(day_of_month) && is_restricted(day_of_week) { DayRule::Either } else { DayRule::Both };
+        let rule = if is_restricted(day_of_month) && is_restricted(day_of_week) {
+            DayRule::Either
+        } else {
+            DayRule::Both
+        };
         let cadence = [second, minute, hour].iter().any(|f| f.starts_with('*'));
         let expression = Self {
             text: text.to_string(),
-            style: if cadence { Style::Cadence } else { Style::Point },
+            style: if cadence {
+                Style::Cadence
+            } else {
+                Style::Point
+            },
             seconds: field::SECOND.read(second).map_err(invalid)?,
             minutes: field::MINUTE.read(minute).map_err(invalid)?,
             hours: field::HOUR.read(hour).map_err(invalid)?,
@@ -88,7 +110,9 @@ impl Expression {
             days: DaysByMonth::new(&days_of_month, &days_of_week, rule),
         };
         if !expression.days.any_in(expression.months) {
-            return Err(ExpressionError::NeverFires { expression: quote(text) });
+            return Err(ExpressionError::NeverFires {
+                expression: quote(text),
+            });
         }
         Ok(expression)
     }
@@ -182,16 +206,15 @@ impl DaysByMonth {
         let mut sets = [[0; 7]; 4];
         for (length, sets) in (28..).zip(&mut sets) {
             for (first_weekday, set) in (0..).zip(sets) {
-                let month = Month { length, first_weekday };
-                for day in 1..=length {
-                    let by_month = month.has_day(days_of_month, day);
-                    let by_week = month.has_weekday(days_of_week, day);
-                    let matches = match rule {
-                        DayRule::Either => by_month || by_week,
-                        DayRule::Both => by_month && by_week,
-                    };
-                    *set |= u32::from(matches) << (day - 1);
-                }
+                let month = Month {
+                    length,
+                    first_weekday,
+                };
+                let (by_month, by_week) = (month.days(days_of_month), month.weekdays(days_of_week));
+                *set = match rule {
+                    DayRule::Either => by_month | by_week,
+                    DayRule::Both => by_month & by_week,
+                };
             }
         }
         Self(sets)
@@ -205,14 +228,18 @@ impl DaysByMonth {
 
     /// Whether any of these months has a matching day in some year.
     fn any_in(&self, months: u64) -> bool {
-        (1..=12).filter(|month| months & (1 << month) != 0).any(|month| {
-            let lengths = match month {
-                2 => 28..=29,
-                4 | 6 | 9 | 11 => 30..=30,
-                _ => 31..=31,
-            };
-            lengths.flat_map(|length: usize| self.0[length - 28]).any(|days| days != 0)
-        })
+        (1..=12)
+            .filter(|month| months & (1 << month) != 0)
+            .any(|month| {
+                let lengths = match month {
+                    2 => 28..=29,
+                    4 | 6 | 9 | 11 => 30..=30,
+                    _ => 31..=31,
+                };
+                lengths
+                    .flat_map(|length: usize| self.0[length - 28])
+                    .any(|days| days != 0)
+            })
     }
 }
 
@@ -228,19 +255,45 @@ impl Month {
         (self.first_weekday + day - 1) % 7
     }
 
-    fn has_day(&self, field: &DaysOfMonth, day: u32) -> bool {
-        field.days & (1 << day) != 0
-            || (field.last && day == self.length)
-            || (field.last_weekday && day == self.nearest_weekday(self.length))
-            || (1..=self.length)
-                .any(|wanted| field.nearest_weekdays & (1 << wanted) != 0 && self.nearest_weekday(wanted) == day)
+    /// The days that the day-of-month field names.
+    fn days(&self, field: &DaysOfMonth) -> u32 {
+        let mut days = (field.days >> 1) & self.all();
+        if field.last {
+            days |= day_bit(self.length);
+        }
+        if field.last_weekday {
+            days |= day_bit(self.nearest_weekday(self.length));
+        }
+        if field.nearest_weekdays != 0 {
+            days |= (1..=self.length)
+                .filter(|day| field.nearest_weekdays & (1 << day) != 0)
+                .fold(0, |days, day| days | day_bit(self.nearest_weekday(day)));
+        }
+        days
     }
 
-    fn has_weekday(&self, field: &DaysOfWeek, day: u32) -> bool {
-        let weekday = self.weekday(day);
-        field.days & (1 << weekday) != 0
-            || field.nth[weekday as usize] & (1 << ((day - 1) / 7)) != 0
-            || (field.last & (1 << weekday) != 0 && day + 7 > self.length)
+    /// The days that the day-of-week field names.
+    fn weekdays(&self, field: &DaysOfWeek) -> u32 {
+        const EVERY_SEVENTH: u32 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
+        let mut days = 0;
+        for weekday in 0..7 {
+            let first = (weekday + 7 - self.first_weekday) % 7;
+            let every = (EVERY_SEVENTH << first) & self.all();
+            if field.days & (1 << weekday) != 0 {
+                days |= every;
+            }
+            if field.last & (1 << weekday) != 0 {
+                days |= day_bit(every.ilog2() + 1);
+            }
+            for nth in (0..5).filter(|nth| field.nth[weekday as usize] & (1 << nth) != 0) {
+                days |= every & (0x7f << (7 * nth));
+            }
+        }
+        days
+    }
+
+    fn all(&self) -> u32 {
+        u32::MAX >> (32 - self.length)
     }
 
     /// The Monday to Friday nearest to a day, without leaving the month.
@@ -253,6 +306,11 @@ impl Month {
             _ => day,
         }
     }
+}
+
+/// The bit of a day in a set of days of a month.
+fn day_bit(day: u32) -> u32 {
+    1 << (day - 1)
 }
 
 fn is_allowed(c: char) -> bool {
@@ -272,9 +330,10 @@ fn expand_macro(text: &str) -> Result<&str, String> {
         "@MONTHLY" => Ok("0 0 1 * *"),
         "@YEARLY" | "@ANNUALLY" => Ok("0 0 1 1 *"),
         "@REBOOT" => Err("@reboot names no time, and a schedule outlives restarts".to_string()),
-        _ if text.starts_with('@') => {
-            Err("there is no such macro, use @hourly, @daily, @weekly, @monthly, @yearly or five fields".to_string())
-        }
+        _ if text.starts_with('@') => Err(
+            "there is no such macro, use @hourly, @daily, @weekly, @monthly, @yearly or five fields"
+                .to_string(),
+        ),
         _ => Ok(text),
     }
 }
