@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::{ConnectError, bad_url};
@@ -27,12 +26,13 @@ impl Place {
     /// Reads a URL such as `sqlite://punctual.db`, `sqlite:/var/lib/punctual.db` or `sqlite::memory:`.
     pub(super) fn of(url: &str) -> Result<Self, ConnectError> {
         let options = SqliteConnectOptions::from_str(url).map_err(|error| bad_url(url, error))?;
-        let address = options.to_url_lossy();
-        let says = |key: &str, value: &str| address.query_pairs().any(|pair| pair == (key.into(), value.into()));
-        if says("mode", "memory") {
+        // The options keep what the URL says to themselves; that its parameters are well-formed is known by now.
+        let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let says = |wanted: &[&str]| parameters.split('&').any(|parameter| wanted.contains(&parameter));
+        if address.ends_with(":memory:") || says(&["mode=memory"]) {
             return Ok(Self::Memory);
         }
-        if says("mode", "ro") || says("immutable", "true") {
+        if says(&["mode=ro", "immutable=true", "immutable=1"]) {
             return Err(bad_url(url, "punctual has to write"));
         }
         match options.get_filename() {

@@ -231,3 +231,304 @@ fn broken(error: sqlx::Error) -> StoreError {
         _ => StoreError::Broken(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use chrono::TimeDelta;
+    use punctual_domain::clock::FakeClock;
+    use punctual_domain::id::{Epoch, NodeId};
+    use punctual_domain::store::{
+        ClaimRequest, Claims, Cluster, Created, Creation, Page, Settled, Settling, Suspects, TaskFilter, Tasks, Want,
+    };
+    use punctual_domain::task::{NewTask, Settlement, TaskStatus};
+    use sqlx::Connection;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn new_task() -> NewTask {
+        NewTask::new("mail".parse().unwrap())
+    }
+
+    fn url(folder: &TempDir) -> String {
+        format!("sqlite://{}", folder.path().join("punctual.db").display())
+    }
+
+    async fn open(folder: &TempDir) -> SqliteStore {
+        SqliteStore::connect(&url(folder), Options::default()).await.unwrap()
+    }
+
+    async fn refusal(url: &str) -> String {
+        match SqliteStore::connect(url, Options::default()).await.err().expect("it is refused") {
+            ConnectError::Refused(sentence) => sentence,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn ids(store: &SqliteStore) -> Vec<punctual_domain::id::TaskId> {
+        let tasks = store.tasks(&TaskFilter::default(), Page::first(1000)).await.unwrap();
+        tasks.into_iter().map(|task| task.id).collect()
+    }
+
+    #[tokio::test]
+    async fn a_task_lives_in_a_file_and_in_memory() {
+        let folder = TempDir::new().unwrap();
+        let in_memory = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        for store in [open(&folder).await, in_memory] {
+            let task = new_task();
+            let id = task.id;
+            let Creation::Made(made) = store.create_tasks(vec![task], None).await.unwrap() else { panic!("replayed") };
+            let [Created::Fresh(written)] = &made[..] else { panic!("{made:?}") };
+            assert_eq!(store.task(id).await.unwrap().unwrap().task, *written);
+            let request = ClaimRequest {
+                node: NodeId::generate(),
+                lease: Duration::from_secs(30),
+                wants: vec![Want { topic: "mail".parse().unwrap(), slots: 10 }],
+                suspects: Suspects::Any,
+            };
+            let claimed = store.claim(&request).await.unwrap();
+            assert_eq!((claimed.len(), claimed[0].epoch, claimed[0].lost), (1, Epoch(1), 1));
+            let settlement = Settlement::Completed { result: None };
+            let settlings = vec![Settling { task_id: id, epoch: Epoch(1), settlement }];
+            assert_eq!(store.settle(settlings.clone()).await.unwrap(), [Settled::Now]);
+            assert_eq!(store.settle(settlings).await.unwrap(), [Settled::Before]);
+            let ended = store.task(id).await.unwrap().unwrap();
+            assert_eq!((ended.task.status, ended.task.lost, ended.attempts.len()), (TaskStatus::Completed, 0, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn two_stores_in_memory_share_nothing() {
+        let one = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let other = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        one.create_tasks(vec![new_task()], None).await.unwrap();
+        assert_eq!((ids(&one).await.len(), ids(&other).await.len()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_committed_together_and_a_failure_stays_alone() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
+        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let seen = Arc::new(Mutex::new(None));
+        let (seen_by_job, path) = (seen.clone(), folder.path().join("punctual.db"));
+        let taken = || NewTask { client_request_id: Some("once".into()), ..new_task() };
+        let waiting = async {
+            tokio::join!(
+                store.create_tasks(vec![taken()], None),
+                store.create_tasks(vec![new_task(), taken()], None),
+                store.write(move |connection, _| {
+                    Box::pin(async move {
+                        sqlx::query("INSERT INTO punctual_facts VALUES ('half', 'done')")
+                            .execute(connection)
+                            .await
+                            .unwrap();
+                        Err::<(), _>(StoreError::NotFound)
+                    })
+                }),
+                store.create_tasks(vec![new_task()], None),
+                // The last of the batch: those before it are written, and nobody else can see them yet.
+                store.write(move |connection, _| {
+                    Box::pin(async move {
+                        let count =
+                            "SELECT (SELECT count(*) FROM punctual_tasks), (SELECT count(*) FROM punctual_facts)";
+                        let inside: (i64, i64) = sqlx::query_as(count).fetch_one(connection).await.unwrap();
+                        let mut other = reading(&path).connect().await.unwrap();
+                        let outside: (i64, i64) = sqlx::query_as(count).fetch_one(&mut other).await.unwrap();
+                        *seen_by_job.lock().unwrap() = Some((inside, outside));
+                        Ok(())
+                    })
+                }),
+            )
+        };
+        let (_, (one, reused, failed, two, last), _) = tokio::join!(first, waiting, async {
+            tokio::task::yield_now().await;
+            open_the_gate.send(()).unwrap();
+        });
+        assert!(one.is_ok() && two.is_ok() && last.is_ok());
+        assert_eq!(reused, Err(StoreError::ClientRequestIdInUse("once".into())));
+        assert_eq!(failed, Err(StoreError::NotFound));
+        assert_eq!(*seen.lock().unwrap(), Some(((2, 0), (0, 0))));
+        assert_eq!(ids(&store).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_panics_hurts_nobody_else() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let panicked = store.write::<(), _>(|_, _| panic!("on purpose")).await;
+        assert!(matches!(panicked, Err(StoreError::Broken(_))), "{panicked:?}");
+        store.create_tasks(vec![new_task()], None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_caller_has_gone_is_not_begun() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
+        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let (_, _) = tokio::join!(first, async {
+            let gone =
+                tokio::time::timeout(Duration::from_millis(10), store.create_tasks(vec![new_task()], None)).await;
+            assert!(gone.is_err());
+            open_the_gate.send(()).unwrap();
+        });
+        assert_eq!(ids(&store).await.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_failed_commit_is_unavailable_and_the_writer_recovers() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let lost = store
+            .write(|connection, _| {
+                Box::pin(async move {
+                    // Ends the writer's transaction behind its back: what follows cannot be committed.
+                    sqlx::query("ROLLBACK").execute(connection).await.unwrap();
+                    Ok(())
+                })
+            })
+            .await;
+        assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+        store.create_tasks(vec![new_task()], None).await.unwrap();
+        assert_eq!(ids(&store).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_unavailable_until_there_is_room() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let limit_pages = |limit: &'static str| {
+            store.write(move |connection, _| {
+                Box::pin(async move { sqlx::raw_sql(limit).execute(connection).await.map(drop).map_err(broken) })
+            })
+        };
+        limit_pages("PRAGMA max_page_count = 1").await.unwrap();
+        let large = || NewTask {
+            payload: punctual_domain::json::Json::parse(format!("\"{}\"", "x".repeat(500_000))).unwrap(),
+            ..new_task()
+        };
+        let full = store.create_tasks(vec![large()], None).await;
+        assert!(matches!(&full, Err(StoreError::Unavailable(reason)) if reason.contains("full")), "{full:?}");
+        // Opened again, the connection has no limit any more.
+        store.create_tasks(vec![large()], None).await.unwrap();
+        assert_eq!(ids(&store).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn tasks_in_the_callers_own_transaction_share_its_fate() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let mut own =
+            tuned(SqliteConnectOptions::new().filename(folder.path().join("punctual.db"))).connect().await.unwrap();
+        let kept = new_task();
+        let kept_id = kept.id;
+
+        let mut transaction = own.begin().await.unwrap();
+        insert_tasks(&mut transaction, vec![new_task()], Utc::now()).await.unwrap();
+        transaction.rollback().await.unwrap();
+        let mut transaction = own.begin().await.unwrap();
+        insert_tasks(&mut transaction, vec![kept], Utc::now()).await.unwrap();
+        assert_eq!(ids(&store).await, []);
+        transaction.commit().await.unwrap();
+        assert_eq!(ids(&store).await, [kept_id]);
+    }
+
+    #[tokio::test]
+    async fn a_second_store_is_refused_until_the_first_is_gone() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let sentence = refusal(&url(&folder)).await;
+        assert!(sentence.contains("punctual.db is in use by another punctual process"), "{sentence}");
+        assert!(sentence.contains("use PostgreSQL for several"), "{sentence}");
+        assert_eq!(schema_state(&url(&folder)).await.unwrap().version, crate::SchemaState::ours());
+        drop(store);
+        open(&folder).await;
+    }
+
+    #[tokio::test]
+    async fn what_survives_a_restart_is_what_was_answered() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        store.create_tasks((0..50).map(|_| new_task()).collect(), None).await.unwrap();
+        let before = ids(&store).await;
+        drop(store);
+        assert_eq!(ids(&open(&folder).await).await, before);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_used_is_refused_by_name() {
+        let folder = TempDir::new().unwrap();
+        let named = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
+
+        std::fs::write(folder.path().join("letter.txt"), "Dear SQLite, ".repeat(100)).unwrap();
+        let sentence = refusal(&named("letter.txt")).await;
+        assert!(sentence.contains("letter.txt is not a SQLite database"), "{sentence}");
+
+        let sentence = refusal(&named("missing/punctual.db")).await;
+        assert!(sentence.contains("missing does not exist: create it"), "{sentence}");
+
+        let read_only = folder.path().join("read-only.db");
+        std::fs::write(&read_only, "").unwrap();
+        let mut permissions = std::fs::metadata(&read_only).unwrap().permissions();
+        permissions.set_readonly(true);
+        std::fs::set_permissions(&read_only, permissions).unwrap();
+        let sentence = refusal(&named("read-only.db")).await;
+        assert!(sentence.contains("read-only.db is read-only"), "{sentence}");
+
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let sentence = refusal(&named("folder")).await;
+        assert!(sentence.contains("is a folder"), "{sentence}");
+    }
+
+    #[tokio::test]
+    async fn asking_for_the_schema_creates_nothing_and_checking_it_changes_nothing() {
+        let folder = TempDir::new().unwrap();
+        assert_eq!(schema_state(&url(&folder)).await.unwrap(), crate::SchemaState::EMPTY);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let options = Options { migrate: Migrate::Check, ..Options::default() };
+        let error = SqliteStore::connect(&url(&folder), options.clone()).await.err().unwrap().to_string();
+        assert!(error.contains("punctual migrate"), "{error}");
+        drop(open(&folder).await);
+        SqliteStore::connect(&url(&folder), options).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_migration_that_was_applied_in_another_form_is_refused() {
+        let folder = TempDir::new().unwrap();
+        drop(open(&folder).await);
+        let mut connection = writing(&folder.path().join("punctual.db")).connect().await.unwrap();
+        sqlx::query("UPDATE punctual_schema SET checksum = 'other' WHERE version = 2")
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        connection.close().await.unwrap();
+        let sentence = refusal(&url(&folder)).await;
+        assert!(sentence.contains("migration 0002_schedules was applied"), "{sentence}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_loses_what_was_answered_is_refused() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("punctual.db");
+        let fast = writing(&path).create_if_missing(true).synchronous(SqliteSynchronous::Normal);
+        let error = check_durability(&mut fast.connect().await.unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("synchronous=1"), "{error}");
+        let old = writing(&path).journal_mode(SqliteJournalMode::Delete);
+        let error = check_durability(&mut old.connect().await.unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("journal_mode is delete"), "{error}");
+        check_durability(&mut writing(&path).connect().await.unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_clock_has_whole_microseconds_and_never_goes_back() {
+        let clock = FakeClock::at_text("2026-11-16T12:00:00.000000999Z");
+        let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
+        let store = SqliteStore::connect("sqlite::memory:", options).await.unwrap();
+        let now = Cluster::now(&store).await.unwrap();
+        assert_eq!(now.to_rfc3339(), "2026-11-16T12:00:00+00:00");
+        clock.advance(TimeDelta::seconds(1));
+        assert!(Cluster::now(&store).await.unwrap() > now);
+    }
+}

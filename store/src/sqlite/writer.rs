@@ -196,7 +196,7 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
             Verdict::GiveUp(error) => Err(error),
         };
     }
-    for job in batch {
+    for job in batch.iter_mut().filter(|job| job.is_wanted()) {
         execute(connection, "SAVEPOINT job").await?;
         match job.run(connection, now.now()).await {
             Verdict::Keep => execute(connection, "RELEASE job").await?,
