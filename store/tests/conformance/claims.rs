@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use punctual_domain::id::Epoch;
 use punctual_domain::store::{ClaimRequest, Suspects, Want};
 use punctual_domain::task::{Task, TaskStatus};
@@ -195,17 +195,18 @@ pub(crate) async fn due_topics_are_named_in_order_and_in_pages(world: World) {
     assert_eq!(named(world.due_topics(Some(&topic("c")), 9).await.unwrap()), ["later"]);
 }
 
-pub(crate) async fn the_next_due_instant_is_that_of_the_earliest_pending_task(world: World) {
-    assert_eq!(world.next_due_at().await, Ok(None));
+pub(crate) async fn the_next_due_instant_is_that_of_the_earliest_pending_task_after_another(world: World) {
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(None));
     let later = world.add(task("mail").in_secs(60)).await;
-    assert_eq!(world.next_due_at().await, Ok(Some(later.run_at)));
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(Some(later.run_at)));
     let past = world.add(task("print").at(world.in_secs(-5))).await;
-    assert_eq!(world.next_due_at().await, Ok(Some(past.run_at)));
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(Some(past.run_at)));
+    assert_eq!(world.next_due_at(past.run_at).await, Ok(Some(later.run_at)));
     let running = world.claim_one("print").await;
-    assert_eq!(world.next_due_at().await, Ok(Some(later.run_at)));
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(Some(later.run_at)));
     let retried = world.settle_now(&running, retried(7)).await;
-    assert_eq!(world.next_due_at().await, Ok(Some(retried.run_at)));
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(Some(retried.run_at)));
     world.cancel(retried.id).await.unwrap();
     world.cancel(later.id).await.unwrap();
-    assert_eq!(world.next_due_at().await, Ok(None));
+    assert_eq!(world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(None));
 }
