@@ -128,7 +128,7 @@ behaviours! {
         suspects_are_limited_and_the_others_take_their_slots
         suspects_are_limited_over_all_topics
         due_topics_are_named_in_order_and_in_pages
-        the_next_due_instant_is_that_of_the_earliest_pending_task_after_another;
+        the_next_due_instant_is_the_earliest_of_a_pending_task_after_the_one_given;
     serial:
         one_task_of_a_serial_key_runs_at_a_time
         tasks_of_a_serial_key_go_in_the_order_they_were_due
