@@ -335,7 +335,7 @@ impl Decider<'_> {
         loop {
             let from = first.max(self.now - self.threshold - reach);
             // Searching is exclusive of its start; instants have whole milliseconds at the least.
-            let mut at = recurrence.next_after(from - TimeDelta::microseconds(1));
+            let mut at = self.schedule.instant_after(recurrence, from - TimeDelta::microseconds(1));
             let mut latest = None;
             while let Some(missed) = at.filter(|at| self.now - *at > self.threshold) {
                 if !self.is_excluded(missed) {
@@ -394,5 +394,240 @@ impl Schedule {
             fire: Some(FireOfTask { schedule_id: self.id, scheduled_at: at }),
             ..NewTask::new(Topic::from_stored(definition.topic.as_str()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Definition, Rhythm};
+
+    const THRESHOLD: TimeDelta = TimeDelta::seconds(30);
+
+    fn at(text: &str) -> DateTime<Utc> {
+        format!("2026-11-16T{text}Z").parse().unwrap()
+    }
+
+    fn rules() -> FireRules {
+        FireRules { zones: ZoneDatabase::bundled(), misfire_threshold: THRESHOLD }
+    }
+
+    /// A schedule every minute, made at 11:59:30, so its first instant is 12:00:00.
+    fn every_minute(change: impl FnOnce(&mut Definition)) -> DueSchedule {
+        let rhythm = Rhythm::Cron("* * * * *".into());
+        let mut definition = Definition::new("every-minute", rhythm, "UTC", &"mail".parse().unwrap());
+        change(&mut definition);
+        let schedule = Schedule::new(definition, at("11:59:30"), &ZoneDatabase::bundled()).unwrap();
+        DueSchedule { schedule, live_tasks: 0, calendars: Vec::new() }
+    }
+
+    /// The fires of a tick as text: `12:00 fired`, `12:00-12:03 x4 coalesced`.
+    fn shown(tick: &Tick) -> Vec<String> {
+        let time = |at: DateTime<Utc>| at.format("%H:%M").to_string();
+        tick.fires
+            .iter()
+            .map(|fire| match &fire.disposition {
+                Disposition::Fired(task) if task.serial_key.is_some() => format!("{} queued", time(fire.scheduled_at)),
+                Disposition::Fired(_) => format!("{} fired", time(fire.scheduled_at)),
+                Disposition::Skipped { reason, until, count: 1 } if *until == fire.scheduled_at => {
+                    format!("{} {}", time(fire.scheduled_at), reason.as_str())
+                }
+                Disposition::Skipped { reason, until, count } => {
+                    format!("{}-{} x{count} {}", time(fire.scheduled_at), time(*until), reason.as_str())
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn overlap_and_misfire_follow_the_table() {
+        use MisfirePolicy::{FireAll, FireOnce, Skip as SkipMissed};
+        use OverlapPolicy::{Allow, CancelPrevious, Queue, Skip};
+        let cases: &[(OverlapPolicy, MisfirePolicy, u64, &str, &[&str])] = &[
+            // overlap, misfire, live tasks, now, what is written
+            (Skip, FireOnce, 0, "11:59:59", &[]),
+            (Skip, FireOnce, 0, "12:00:00", &["12:00 fired"]),
+            (Skip, FireOnce, 0, "12:00:30", &["12:00 fired"]),
+            (Skip, FireOnce, 1, "12:00:00", &["12:00 overlap"]),
+            (Queue, FireOnce, 1, "12:00:00", &["12:00 queued"]),
+            (Allow, FireOnce, 1, "12:00:00", &["12:00 fired"]),
+            (CancelPrevious, FireOnce, 1, "12:00:00", &["12:00 fired"]),
+            // Four missed, 12:04 fresh.
+            (Allow, FireOnce, 0, "12:04:10", &["12:00-12:02 x3 coalesced", "12:03 fired", "12:04 fired"]),
+            (Skip, FireOnce, 0, "12:04:10", &["12:00-12:02 x3 coalesced", "12:03 fired", "12:04 overlap"]),
+            (Skip, FireOnce, 1, "12:04:10", &["12:00-12:02 x3 coalesced", "12:03-12:04 x2 overlap"]),
+            (Skip, SkipMissed, 0, "12:04:10", &["12:00-12:03 x4 misfire", "12:04 fired"]),
+            (Allow, SkipMissed, 0, "12:04:31", &["12:00-12:04 x5 misfire"]),
+            (Skip, FireAll, 0, "12:02:40", &["12:00 queued", "12:01 queued", "12:02 queued"]),
+            (Skip, FireAll, 0, "12:02:10", &["12:00 queued", "12:01 queued", "12:02 overlap"]),
+            (Skip, FireAll, 1, "12:01:40", &["12:00 queued", "12:01 queued"]),
+            (Allow, FireAll, 0, "12:01:40", &["12:00 fired", "12:01 fired"]),
+            (Queue, FireAll, 0, "12:01:40", &["12:00 queued", "12:01 queued"]),
+        ];
+        for (overlap, misfire, live_tasks, now, expected) in cases {
+            let mut due = every_minute(|definition| {
+                definition.overlap_policy = *overlap;
+                definition.misfire_policy = *misfire;
+            });
+            due.live_tasks = *live_tasks;
+            let tick = decide(&due, at(now), &rules()).unwrap();
+            assert_eq!(shown(&tick), *expected, "{overlap:?} {misfire:?} {live_tasks} {now}");
+        }
+    }
+
+    #[test]
+    fn the_next_instant_follows_the_last_one_decided_not_the_present() {
+        let tick = decide(&every_minute(|_| {}), at("12:04:10"), &rules()).unwrap();
+        assert_eq!((tick.fired_through, tick.next_fire_at), (at("12:04:00"), Some(at("12:05:00"))));
+    }
+
+    #[test]
+    fn instants_older_than_the_window_are_skipped_with_that_reason() {
+        let due = every_minute(|definition| {
+            definition.misfire_window_seconds = 120;
+            definition.misfire_policy = MisfirePolicy::FireAll;
+            definition.overlap_policy = OverlapPolicy::Allow;
+        });
+        let tick = decide(&due, at("12:04:31"), &rules()).unwrap();
+        assert_eq!(shown(&tick), ["12:00-12:02 x3 window", "12:03 fired", "12:04 fired"]);
+    }
+
+    #[test]
+    fn a_fire_that_cancels_the_previous_one_takes_a_transaction_of_its_own() {
+        let mut due = every_minute(|definition| {
+            definition.overlap_policy = OverlapPolicy::CancelPrevious;
+            definition.misfire_policy = MisfirePolicy::FireAll;
+        });
+        for expected in ["12:00 fired", "12:01 fired", "12:02 fired"] {
+            let tick = decide(&due, at("12:02:00"), &rules()).unwrap();
+            assert!(tick.cancel_previous);
+            assert_eq!(shown(&tick), [expected]);
+            due.schedule.next_fire_at = tick.next_fire_at;
+            due.schedule.fired_through = Some(tick.fired_through);
+        }
+        assert_eq!(due.schedule.next_fire_at, Some(at("12:03:00")));
+    }
+
+    #[test]
+    fn a_calendar_excludes_by_the_date_where_the_schedule_lives() {
+        let closed = Calendar { name: "closed".into(), dates: [at("12:00:00").date_naive()].into(), weekdays: vec![] };
+        // Midnight to one in Auckland on the 17th is still the 16th in UTC.
+        let mut due = every_minute(|definition| {
+            definition.rhythm = Rhythm::Cron("0 * * * *".into());
+            definition.timezone = "Pacific/Auckland".into();
+            definition.overlap_policy = OverlapPolicy::Allow;
+            definition.misfire_policy = MisfirePolicy::FireAll;
+        });
+        due.schedule.next_fire_at = Some(at("09:00:00"));
+        due.calendars = vec![closed];
+        let tick = decide(&due, at("12:00:10"), &rules()).unwrap();
+        assert_eq!(shown(&tick), ["09:00-10:00 x2 calendar", "11:00 fired", "12:00 fired"]);
+    }
+
+    #[test]
+    fn the_latest_missed_instant_that_no_calendar_excludes_fires_for_the_others() {
+        let weekend = Calendar {
+            name: "weekend".into(),
+            dates: Default::default(),
+            weekdays: vec![chrono::Weekday::Sat, chrono::Weekday::Sun],
+        };
+        let mut due = every_minute(|definition| {
+            definition.misfire_window_seconds = 7 * 86_400;
+            definition.rhythm = Rhythm::Cron("0 12 * * *".into());
+        });
+        // Thursday, Friday, Saturday and Sunday were missed; it is Monday morning.
+        due.schedule.next_fire_at = Some("2026-11-12T12:00:00Z".parse().unwrap());
+        due.calendars = vec![weekend];
+        let tick = decide(&due, at("08:00:00"), &rules()).unwrap();
+        let days: Vec<_> = tick.fires.iter().map(|fire| fire.scheduled_at.format("%a").to_string()).collect();
+        assert_eq!(days, ["Thu", "Fri", "Sat"]);
+        assert_eq!(shown(&tick), ["12:00 coalesced", "12:00 fired", "12:00-12:00 x2 calendar"]);
+    }
+
+    #[test]
+    fn a_long_outage_is_worked_off_in_parts_and_every_instant_is_accounted_for() {
+        let mut due = every_minute(|definition| {
+            definition.misfire_policy = MisfirePolicy::FireAll;
+            definition.overlap_policy = OverlapPolicy::Allow;
+        });
+        let (mut made, mut rounds) = (0, 0);
+        while due.schedule.next_fire_at.is_some_and(|next| next <= at("23:59:00")) {
+            let tick = decide(&due, at("23:59:00"), &rules()).unwrap();
+            assert!(tick.fires.len() <= MAX_MADE);
+            made += tick.fires.len();
+            rounds += 1;
+            due.schedule.next_fire_at = tick.next_fire_at;
+            due.schedule.fired_through = Some(tick.fired_through);
+        }
+        assert_eq!((made, rounds), (720, 1));
+
+        let mut due = every_minute(|definition| definition.rhythm = Rhythm::Every(1000));
+        let (mut instants, mut fired) = (0, 0);
+        while due.schedule.next_fire_at.is_some_and(|next| next <= at("23:59:30")) {
+            let tick = decide(&due, at("23:59:30"), &rules()).unwrap();
+            for fire in &tick.fires {
+                match &fire.disposition {
+                    Disposition::Fired(_) => (instants, fired) = (instants + 1, fired + 1),
+                    Disposition::Skipped { count, .. } => instants += count,
+                }
+            }
+            due.schedule.next_fire_at = tick.next_fire_at;
+            due.schedule.fired_through = Some(tick.fired_through);
+            due.live_tasks = fired;
+        }
+        assert_eq!((instants, fired), (12 * 3600, 1));
+    }
+
+    #[test]
+    fn a_schedule_ends_at_its_last_fire_and_before_its_end() {
+        let due = every_minute(|definition| {
+            definition.max_fires = Some(2);
+            definition.overlap_policy = OverlapPolicy::Allow;
+            definition.misfire_policy = MisfirePolicy::FireAll;
+        });
+        let tick = decide(&due, at("12:05:00"), &rules()).unwrap();
+        assert_eq!((shown(&tick), tick.next_fire_at), (vec!["12:00 fired".into(), "12:01 fired".into()], None));
+
+        let due = every_minute(|definition| definition.end_at = Some(at("12:01:00")));
+        let tick = decide(&due, at("12:05:00"), &rules()).unwrap();
+        assert_eq!((shown(&tick), tick.next_fire_at), (vec!["12:00 fired".into()], None));
+    }
+
+    #[test]
+    fn a_start_may_fire_itself() {
+        let due = every_minute(|definition| definition.start_at = Some(at("12:10:00")));
+        assert_eq!(due.schedule.next_fire_at, Some(at("12:10:00")));
+        let due = every_minute(|definition| {
+            definition.start_at = Some(at("12:10:00"));
+            definition.rhythm = Rhythm::Every(60_000);
+        });
+        assert_eq!(due.schedule.next_fire_at, Some(at("12:10:00")));
+    }
+
+    #[test]
+    fn jitter_moves_the_task_and_not_the_instant_and_is_always_the_same() {
+        let due = every_minute(|definition| definition.jitter_seconds = 20);
+        let run_at = |tick: &Tick| match &tick.fires[0].disposition {
+            Disposition::Fired(task) => task.due,
+            Disposition::Skipped { .. } => unreachable!("fresh and alone"),
+        };
+        let first = decide(&due, at("12:00:00"), &rules()).unwrap();
+        let again = decide(&due, at("12:00:05"), &rules()).unwrap();
+        assert_eq!(first.fires[0].scheduled_at, at("12:00:00"));
+        assert_eq!(run_at(&first), run_at(&again));
+        let Due::At(moved) = run_at(&first) else { unreachable!("fires are due at an instant") };
+        assert!((at("12:00:00")..at("12:00:20")).contains(&moved));
+    }
+
+    #[test]
+    fn the_task_of_a_fire_carries_what_the_schedule_says() {
+        let due = every_minute(|definition| {
+            definition.max_retries = 0;
+            definition.priority = 7;
+            definition.timezone = "Europe/Berlin".into();
+        });
+        let task = due.schedule.task_of_fire(at("12:00:00"), false);
+        assert_eq!((task.retry.attempts, task.priority, task.timezone.as_str()), (1, 7, "Europe/Berlin"));
+        assert_eq!(task.fire.unwrap().scheduled_at, at("12:00:00"));
     }
 }

@@ -203,7 +203,7 @@ mod tests {
             (r#"{"a":1,"a":2}"#, "\"a\" stands twice"),
             (r#"[{"a":1,"\u0061":2}]"#, "stands twice"),
             ("NaN", "expected"),
-            (r#""\ud800""#, "surrogate"),
+            (r#""\ud800""#, "hex escape"),
         ] {
             let error = Json::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

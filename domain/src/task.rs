@@ -215,6 +215,54 @@ impl NewTask {
         }
     }
 
+    /// A new task like an old one, due now: what made the old one unique is left out.
+    pub fn like(task: &Task) -> Self {
+        Self {
+            timezone: task.timezone.clone(),
+            payload: task.payload.clone(),
+            metadata: task.metadata.clone(),
+            dedupe_key: task.dedupe_key.clone(),
+            serial_key: task.serial_key.clone(),
+            priority: task.priority,
+            timeout_seconds: task.timeout_seconds,
+            retry: task.retry,
+            fire: task.fire,
+            ..Self::new(task.topic.clone())
+        }
+    }
+
+    /// The task as it is once written.
+    pub fn into_task(self, run_at: DateTime<Utc>, created_at: DateTime<Utc>) -> Task {
+        Task {
+            id: self.id,
+            topic: self.topic,
+            status: TaskStatus::Pending,
+            run_at,
+            timezone: self.timezone,
+            payload: self.payload,
+            metadata: self.metadata,
+            client_request_id: self.client_request_id,
+            dedupe_key: self.dedupe_key,
+            serial_key: self.serial_key,
+            priority: self.priority,
+            timeout_seconds: self.timeout_seconds,
+            retry: self.retry,
+            attempt: 0,
+            lost: 0,
+            snoozes: 0,
+            epoch: Epoch(0),
+            lease: None,
+            result: None,
+            error: None,
+            fire: self.fire,
+            retry_of: self.retry_of,
+            rescheduled_from: self.rescheduled_from,
+            created_at,
+            started_at: None,
+            completed_at: None,
+        }
+    }
+
     /// Checks what its types do not already rule out.
     ///
     /// # Errors
@@ -589,35 +637,9 @@ mod tests {
     }
 
     fn pending(attempts: u32) -> Task {
-        let new = NewTask::new("mail".parse().unwrap());
-        Task {
-            id: new.id,
-            topic: new.topic,
-            status: TaskStatus::Pending,
-            run_at: now(),
-            timezone: new.timezone,
-            payload: new.payload,
-            metadata: new.metadata,
-            client_request_id: None,
-            dedupe_key: None,
-            serial_key: None,
-            priority: 0,
-            timeout_seconds: 60,
-            retry: RetryPolicy { attempts, ..RetryPolicy::default() },
-            attempt: 0,
-            lost: 0,
-            snoozes: 0,
-            epoch: Epoch(0),
-            lease: None,
-            result: None,
-            error: None,
-            fire: None,
-            retry_of: None,
-            rescheduled_from: None,
-            created_at: now(),
-            started_at: None,
-            completed_at: None,
-        }
+        let mut new = NewTask::new("mail".parse().unwrap());
+        new.retry.attempts = attempts;
+        new.into_task(now(), now())
     }
 
     fn running(attempts: u32) -> Task {

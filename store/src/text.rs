@@ -1,9 +1,11 @@
 //! What both databases keep as JSON text, written and read back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use punctual_domain::retry::RetryPolicy;
 use punctual_domain::store::StoreError;
+use punctual_domain::topic::{Topic, TopicDefinition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -40,4 +42,48 @@ pub(crate) fn retry_to_text(retry: &RetryPolicy) -> Result<Option<String>, Store
 /// A retry policy from its column.
 pub(crate) fn retry_from_text(text: Option<&str>) -> Result<RetryPolicy, StoreError> {
     text.map_or_else(|| Ok(RetryPolicy::default()), |text| from_text("retry", text))
+}
+
+/// Whether a release of zone data such as `2026e` is newer than another.
+pub(crate) fn is_newer_tz_version(version: &str, than: &str) -> bool {
+    // Within a year releases are a … z; a longer name would come after them.
+    let rank = |version: &str| (version.chars().take(4).collect::<String>(), version.len(), version.to_owned());
+    rank(version) > rank(than)
+}
+
+/// How long ended tasks of which topics are kept, where that differs from the rest.
+pub(crate) struct Retention {
+    /// Each a time to keep and the topics it is for.
+    pub(crate) special: Vec<(Duration, Vec<String>)>,
+}
+
+impl Retention {
+    /// Sorts `topics` by the definition that applies to each.
+    pub(crate) fn new(keep: Duration, definitions: &[TopicDefinition], topics: impl Iterator<Item = Topic>) -> Self {
+        let mut special: BTreeMap<Duration, Vec<String>> = BTreeMap::new();
+        for topic in topics {
+            let days = TopicDefinition::for_topic(definitions, &topic).and_then(|found| found.retention_days);
+            if let Some(days) = days {
+                let own = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+                if own != keep {
+                    special.entry(own).or_default().push(topic.to_string());
+                }
+            }
+        }
+        Self { special: special.into_iter().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_zone_data_are_ordered_by_year_then_letter() {
+        for (newer, older) in [("2026a", "2025b"), ("2026e", "2026a"), ("2026aa", "2026z"), ("2027a", "2026aa")] {
+            assert!(is_newer_tz_version(newer, older), "{newer} {older}");
+            assert!(!is_newer_tz_version(older, newer), "{older} {newer}");
+        }
+        assert!(!is_newer_tz_version("2026e", "2026e"));
+    }
 }

@@ -131,5 +131,5 @@ pub struct Remember {
     /// The same for bodies that are the same JSON.
     pub fingerprint: String,
     /// Writes the answer once the tasks are known, before they are committed.
-    pub answer: Box<dyn FnOnce(&[Created]) -> Answer + Send>,
+    pub answer: Box<dyn FnOnce(&[Created]) -> Answer + Send + Sync>,
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use chrono::{Datelike, NaiveDate};
 
 use super::field::{self, DaysOfMonth, DaysOfWeek};
-use super::wall::{DAY, Wall};
+use super::wall::Wall;
 
 /// A cron expression as its user wrote it, known to be readable and to fire some day.
 #[derive(Clone, PartialEq, Eq)]
@@ -183,15 +183,11 @@ impl DaysByMonth {
         for (length, sets) in (28..).zip(&mut sets) {
             for (first_weekday, set) in (0..).zip(sets) {
                 let month = Month { length, first_weekday };
-                for day in 1..=length {
-                    let by_month = month.has_day(days_of_month, day);
-                    let by_week = month.has_weekday(days_of_week, day);
-                    let matches = match rule {
-                        DayRule::Either => by_month || by_week,
-                        DayRule::Both => by_month && by_week,
-                    };
-                    *set |= u32::from(matches) << (day - 1);
-                }
+                let (by_month, by_week) = (month.days(days_of_month), month.weekdays(days_of_week));
+                *set = match rule {
+                    DayRule::Either => by_month | by_week,
+                    DayRule::Both => by_month & by_week,
+                };
             }
         }
         Self(sets)
@@ -228,19 +224,45 @@ impl Month {
         (self.first_weekday + day - 1) % 7
     }
 
-    fn has_day(&self, field: &DaysOfMonth, day: u32) -> bool {
-        field.days & (1 << day) != 0
-            || (field.last && day == self.length)
-            || (field.last_weekday && day == self.nearest_weekday(self.length))
-            || (1..=self.length)
-                .any(|wanted| field.nearest_weekdays & (1 << wanted) != 0 && self.nearest_weekday(wanted) == day)
+    /// The days that the day-of-month field names.
+    fn days(&self, field: &DaysOfMonth) -> u32 {
+        let mut days = (field.days >> 1) & self.all();
+        if field.last {
+            days |= day_bit(self.length);
+        }
+        if field.last_weekday {
+            days |= day_bit(self.nearest_weekday(self.length));
+        }
+        if field.nearest_weekdays != 0 {
+            days |= (1..=self.length)
+                .filter(|day| field.nearest_weekdays & (1 << day) != 0)
+                .fold(0, |days, day| days | day_bit(self.nearest_weekday(day)));
+        }
+        days
     }
 
-    fn has_weekday(&self, field: &DaysOfWeek, day: u32) -> bool {
-        let weekday = self.weekday(day);
-        field.days & (1 << weekday) != 0
-            || field.nth[weekday as usize] & (1 << ((day - 1) / 7)) != 0
-            || (field.last & (1 << weekday) != 0 && day + 7 > self.length)
+    /// The days that the day-of-week field names.
+    fn weekdays(&self, field: &DaysOfWeek) -> u32 {
+        const EVERY_SEVENTH: u32 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
+        let mut days = 0;
+        for weekday in 0..7 {
+            let first = (weekday + 7 - self.first_weekday) % 7;
+            let every = (EVERY_SEVENTH << first) & self.all();
+            if field.days & (1 << weekday) != 0 {
+                days |= every;
+            }
+            if field.last & (1 << weekday) != 0 {
+                days |= day_bit(every.ilog2() + 1);
+            }
+            for nth in (0..5).filter(|nth| field.nth[weekday as usize] & (1 << nth) != 0) {
+                days |= every & (0x7f << (7 * nth));
+            }
+        }
+        days
+    }
+
+    fn all(&self) -> u32 {
+        u32::MAX >> (32 - self.length)
     }
 
     /// The Monday to Friday nearest to a day, without leaving the month.
@@ -253,6 +275,11 @@ impl Month {
             _ => day,
         }
     }
+}
+
+/// The bit of a day in a set of days of a month.
+fn day_bit(day: u32) -> u32 {
+    1 << (day - 1)
 }
 
 fn is_allowed(c: char) -> bool {

@@ -3,7 +3,7 @@
 use chrono::{NaiveDate, NaiveDateTime};
 
 /// Seconds in a day of the wall clock.
-pub(super) const DAY: i64 = 86_400;
+const DAY: i64 = 86_400;
 
 /// A reading of a wall clock, in seconds since its own 1970-01-01 00:00:00.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,10 +26,6 @@ impl Wall {
 
     pub(super) fn next_second(self) -> Self {
         Self(self.0 + 1)
-    }
-
-    pub(super) fn previous_second(self) -> Self {
-        Self(self.0 - 1)
     }
 
     /// The first reading of the next date.

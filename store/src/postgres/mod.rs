@@ -1,1 +1,218 @@
 //! PostgreSQL: many nodes, one truth.
+//!
+//! Every statement has a deadline; a connection whose statement did not end in time, or whose caller went away in the
+//! middle of one, is closed and not used again. A lost connection is an ordinary error, and the pool opens new ones by
+//! itself. Nothing depends on a session: it all works behind PgBouncer in transaction mode (then add
+//! `statement-cache-capacity=0` to the URL, for PgBouncer before 1.21).
+
+/// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
+/// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
+macro_rules! lend {
+    ($store:expr, |$connection:ident| $work:block) => {
+        $store
+            .within_deadline(async {
+                let mut held = $store.hold().await?;
+                let outcome = {
+                    let $connection: &mut sqlx::postgres::PgConnection = &mut held;
+                    async move { $work }.await
+                };
+                held.give_back();
+                outcome
+            })
+            .await
+    };
+}
+
+mod claims;
+mod cluster;
+mod list;
+mod migrate;
+mod outbox;
+mod rows;
+mod schedules;
+mod settle;
+mod tasks;
+mod tick;
+mod topics;
+mod upkeep;
+
+use std::future::Future;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use punctual_domain::clock::Clock;
+use punctual_domain::store::StoreError;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, PgPool, Postgres};
+
+pub use migrate::schema_state;
+pub use tasks::insert_tasks;
+
+use crate::{ConnectError, Migrate, Options, bad_url};
+
+/// How long opening or waiting for a connection may take.
+const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    pool: PgPool,
+    clock: Option<Arc<dyn Clock>>,
+    deadline: Duration,
+}
+
+impl PostgresStore {
+    /// Opens the database at `url` and brings its schema up to date.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is older than version 15, runs without `fsync`, or has a newer schema than ours.
+    pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
+        let mut connection = open(url).await?;
+        check_server(&mut connection).await?;
+        match options.migrate {
+            Migrate::Run => migrate::run(&mut connection).await?,
+            Migrate::Check => {
+                migrate::state(&mut connection).await?.check_complete().map_err(ConnectError::Refused)?;
+            }
+        }
+        // A failed farewell changes nothing: the connection is gone either way.
+        let _ = connection.close().await;
+
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections)
+            .acquire_timeout(ACQUIRE_DEADLINE)
+            .test_before_acquire(false)
+            .connect_lazy_with(connect_options(url)?);
+        Ok(Self { pool, clock: options.clock, deadline: options.deadline })
+    }
+
+    /// The instant that statements take as now: the clock's, or `None` for the database's own.
+    fn now(&self) -> Option<DateTime<Utc>> {
+        self.clock.as_ref().map(|clock| clock.now())
+    }
+
+    /// A connection that is closed unless it is given back in good order.
+    async fn hold(&self) -> Result<Held, StoreError> {
+        Ok(Held { connection: self.pool.acquire().await.map_err(broken)?, in_order: false })
+    }
+
+    /// Runs `work` within the deadline.
+    async fn within_deadline<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        tokio::time::timeout(self.deadline, work)
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no answer within {:?}", self.deadline))))
+    }
+}
+
+/// A pooled connection on loan. Dropped in the middle of a statement, it would go back to the pool with an answer
+/// still on its way; so it is closed unless it was given back.
+struct Held {
+    connection: PoolConnection<Postgres>,
+    in_order: bool,
+}
+
+impl Held {
+    fn give_back(mut self) {
+        self.in_order = true;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.in_order {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl std::ops::DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
+    let options = PgConnectOptions::from_str(url).map_err(|error| bad_url(url, error))?;
+    Ok(options.application_name("punctual").disable_statement_logging())
+}
+
+/// Opens one connection, outside any pool.
+async fn open(url: &str) -> Result<PgConnection, ConnectError> {
+    let options = connect_options(url)?;
+    let connecting = tokio::time::timeout(ACQUIRE_DEADLINE, options.connect());
+    match connecting.await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) => Err(broken(error).into()),
+        Err(_) => Err(StoreError::Unavailable(format!("no connection within {ACQUIRE_DEADLINE:?}")).into()),
+    }
+}
+
+/// Refuses a server that cannot keep our promises.
+async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError> {
+    let (version, fsync): (String, String) =
+        sqlx::query_as("SELECT current_setting('server_version_num'), current_setting('fsync')")
+            .fetch_one(connection)
+            .await
+            .map_err(broken)?;
+    if version.parse::<u32>().is_ok_and(|version| version < 150_000) {
+        return Err(ConnectError::Refused(format!(
+            "PostgreSQL is too old (version {version}): Punctual needs 15 or newer"
+        )));
+    }
+    if fsync != "on" {
+        return Err(ConnectError::Refused(
+            "PostgreSQL runs with fsync=off, so a power cut can lose tasks that were answered with 201: set fsync=on"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// What a failed statement means: the database is away, or something is wrong with it or with us.
+fn broken(error: sqlx::Error) -> StoreError {
+    match &error {
+        sqlx::Error::Database(database) => {
+            let code = database.code().unwrap_or_default();
+            // Connection, resources, operator, conflict with another transaction, read-only after a failover.
+            let is_away = ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
+                || matches!(&*code, "25006" | "55P03" | "28000" | "3D000" | "28P01" | "58030");
+            if is_away {
+                StoreError::Unavailable(database.message().to_owned())
+            } else {
+                StoreError::Broken(format!("{error} ({code})"))
+            }
+        }
+        sqlx::Error::Decode(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::ColumnNotFound(_)
+        | sqlx::Error::ColumnIndexOutOfBounds { .. }
+        | sqlx::Error::TypeNotFound { .. }
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::RowNotFound => StoreError::Broken(error.to_string()),
+        _ => StoreError::Unavailable(error.to_string()),
+    }
+}
+
+/// Whether a statement failed because a unique constraint or index of that name holds.
+fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+    matches!(error, sqlx::Error::Database(database)
+        if database.code().as_deref() == Some("23505") && database.constraint() == Some(constraint))
+}
+
+/// A duration as statements take it.
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,117 @@
+//! Claiming due tasks, and keeping or losing their leases.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects};
+use punctual_domain::task::{LOST_TOO_OFTEN, Task};
+use punctual_domain::topic::Topic;
+
+use super::{PostgresStore, broken, micros, rows, settle, violates};
+
+/// How often a claim is tried that loses the race for a serial key.
+const SERIAL_RACES: usize = 5;
+
+#[async_trait]
+impl Claims for PostgresStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        let topics: Vec<_> = request.wants.iter().map(|want| want.topic.to_string()).collect();
+        let slots: Vec<_> = request.wants.iter().map(|want| i32::try_from(want.slots).unwrap_or(i32::MAX)).collect();
+        let suspects = match request.suspects {
+            Suspects::Any => -1,
+            Suspects::AtMost(most) => i32::try_from(most).unwrap_or(i32::MAX),
+        };
+        lend!(self, |connection| {
+            for _ in 0..SERIAL_RACES {
+                let claimed = sqlx::query(include_str!("sql/claim.sql"))
+                    .bind(self.now())
+                    .bind(&topics)
+                    .bind(&slots)
+                    .bind(request.node.0)
+                    .bind(micros(request.lease))
+                    .bind(suspects)
+                    .fetch_all(&mut *connection)
+                    .await;
+                match claimed {
+                    Ok(claimed) => {
+                        let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
+                        tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
+                        return Ok(tasks);
+                    }
+                    // Another claimer began a task of the same serial key between our look and our write.
+                    Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
+                    Err(error) => return Err(broken(error)),
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
+        lend!(self, |connection| {
+            let names: Vec<String> = sqlx::query_scalar(include_str!("sql/due_topics.sql"))
+                .bind(self.now())
+                .bind(after.map_or("", Topic::as_str))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            Ok(names.into_iter().map(Topic::from_stored).collect())
+        })
+    }
+
+    async fn next_due_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar(include_str!("sql/next_due_at.sql")).fetch_one(connection).await.map_err(broken)
+        })
+    }
+
+    async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
+        lend!(self, |connection| { settle::settle(connection, &settlings, self.now()).await })
+    }
+
+    async fn extend(&self, held: &[Extension], lease: Duration) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {
+        lend!(self, |connection| {
+            let extended = sqlx::query(include_str!("sql/extend.sql"))
+                .bind(self.now())
+                .bind(held.iter().map(|lease| lease.task_id.0).collect::<Vec<_>>())
+                .bind(held.iter().map(|lease| lease.epoch.0).collect::<Vec<_>>())
+                .bind(micros(lease))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            let expiries = extended
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    Ok(((TaskId(columns.take()?), Epoch(columns.take()?)), columns.take()?))
+                })
+                .collect::<Result<HashMap<_, _>, StoreError>>()?;
+            Ok(held.iter().map(|lease| expiries.get(&(lease.task_id, lease.epoch)).copied()).collect())
+        })
+    }
+
+    async fn expire(&self, max_lost: u32, limit: u32) -> Result<Expired, StoreError> {
+        lend!(self, |connection| {
+            let row = sqlx::query(include_str!("sql/expire.sql"))
+                .bind(self.now())
+                .bind(i32::try_from(max_lost).unwrap_or(i32::MAX))
+                .bind(i64::from(limit))
+                .bind(LOST_TOO_OFTEN)
+                .fetch_one(connection)
+                .await
+                .map_err(broken)?;
+            let mut columns = rows::Columns::of(&row);
+            Ok(Expired { freed: columns.take_count()?, failed: columns.take_count()? })
+        })
+    }
+
+    async fn next_expiry_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar(include_str!("sql/next_expiry_at.sql")).fetch_one(connection).await.map_err(broken)
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Brings the schema up to date, safe when several nodes start at once.
+
+use punctual_domain::store::StoreError;
+use sha2::{Digest, Sha256};
+use sqlx::postgres::PgConnection;
+use sqlx::{Connection, Row};
+
+use super::{broken, open};
+use crate::{ConnectError, Migration, SchemaState};
+
+/// Serialises migrations; ends with its transaction, so a pooler between us and the server cannot strand it.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('punctual_schema'))";
+
+/// What the schema of the database at `url` is.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
+    let mut connection = open(url).await?;
+    let state = state(&mut connection).await?;
+    // A failed farewell changes nothing: the connection is gone either way.
+    let _ = connection.close().await;
+    Ok(state)
+}
+
+/// What the schema is: versions, and that what was applied is what we know.
+pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, ConnectError> {
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass('punctual_schema') IS NOT NULL")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(broken)?;
+    if !exists {
+        return Ok(SchemaState::EMPTY);
+    }
+    let rows = sqlx::query("SELECT version, checksum, oldest_compatible FROM punctual_schema ORDER BY version")
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let mut state = SchemaState::EMPTY;
+    for row in rows {
+        let (version, applied): (i32, String) = (row.get(0), row.get(1));
+        let known = crate::MIGRATIONS.iter().find(|migration| migration.version == version);
+        if let Some(known) = known.filter(|known| checksum(known) != applied) {
+            return Err(ConnectError::Refused(format!(
+                "migration {} was applied to this database in another form than this punctual has: it belongs to a \
+                 build that was never released; use a fresh database or that build",
+                known.name
+            )));
+        }
+        state.version = version;
+        state.oldest_compatible = state.oldest_compatible.max(row.get(2));
+    }
+    state.check_not_newer().map_err(ConnectError::Refused)?;
+    Ok(state)
+}
+
+/// Applies what is missing, in one transaction.
+pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectError> {
+    if state(connection).await?.missing().next().is_none() {
+        return Ok(());
+    }
+    let mut transaction = connection.begin().await.map_err(broken)?;
+    sqlx::query(LOCK).execute(&mut *transaction).await.map_err(broken)?;
+    sqlx::query(
+        "CREATE TABLE IF NOT EXISTS punctual_schema (
+            version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+            oldest_compatible integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+    )
+    .execute(&mut *transaction)
+    .await
+    .map_err(broken)?;
+    // Looked at again under the lock: another node may have been first.
+    for migration in state(&mut transaction).await?.missing() {
+        apply(&mut transaction, migration).await?;
+    }
+    transaction.commit().await.map_err(broken)?;
+    Ok(())
+}
+
+async fn apply(connection: &mut PgConnection, migration: &Migration) -> Result<(), StoreError> {
+    sqlx::raw_sql(migration.postgres).execute(&mut *connection).await.map_err(broken)?;
+    sqlx::query("INSERT INTO punctual_schema (version, name, checksum, oldest_compatible) VALUES ($1, $2, $3, $4)")
+        .bind(migration.version)
+        .bind(migration.name)
+        .bind(checksum(migration))
+        .bind(migration.oldest_compatible)
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    tracing::info!(version = migration.version, name = migration.name, "migration applied");
+    Ok(())
+}
+
+fn checksum(migration: &Migration) -> String {
+    Sha256::digest(migration.postgres).iter().map(|byte| format!("{byte:02x}")).collect()
+}

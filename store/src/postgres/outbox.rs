@@ -1,0 +1,178 @@
+//! Messages on their way out.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use punctual_domain::id::{Epoch, MessageId};
+use punctual_domain::json::Json;
+use punctual_domain::outbox::{Message, MessageStatus, NewMessage, Sending};
+use punctual_domain::store::{Outbox, Page, Posted, StoreError};
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use super::{PostgresStore, broken, micros, rows};
+
+const SELECT: &str = "SELECT id, dedupe_key, transport, recipient, body, status, attempt, epoch, next_attempt_at, \
+     provider_id, error, created_at, completed_at FROM punctual_outbox ";
+
+#[async_trait]
+impl Outbox for PostgresStore {
+    async fn post(&self, messages: Vec<NewMessage>) -> Result<Vec<Posted>, StoreError> {
+        lend!(self, |connection| { post_messages(connection, &messages, self.now()).await })
+    }
+
+    async fn take_messages(&self, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
+        lend!(self, |connection| {
+            let taken = sqlx::query(include_str!("sql/take_messages.sql"))
+                .bind(self.now())
+                .bind(micros(lease))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            let mut messages = taken.iter().map(message_row).collect::<Result<Vec<_>, _>>()?;
+            messages.sort_unstable_by_key(|message| message.id);
+            Ok(messages)
+        })
+    }
+
+    async fn record_sending(&self, id: MessageId, epoch: Epoch, sending: &Sending) -> Result<bool, StoreError> {
+        let (status, provider_id, error, after) = match sending {
+            Sending::Sent { provider_id } => (MessageStatus::Sent, provider_id.as_deref(), None, None),
+            Sending::Retried { error, after } => (MessageStatus::Pending, None, Some(error), Some(micros(*after))),
+            Sending::Failed { error } => (MessageStatus::Failed, None, Some(error), None),
+        };
+        lend!(self, |connection| {
+            let recorded: i64 = sqlx::query_scalar(include_str!("sql/record_sending.sql"))
+                .bind(self.now())
+                .bind(id.0)
+                .bind(epoch.0)
+                .bind(status.as_str())
+                .bind(provider_id)
+                .bind(error)
+                .bind(after)
+                .fetch_one(connection)
+                .await
+                .map_err(broken)?;
+            Ok(recorded > 0)
+        })
+    }
+
+    async fn next_message_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar("SELECT min(next_attempt_at) FROM punctual_outbox WHERE status = 'pending'")
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
+        })
+    }
+
+    async fn message(&self, id: MessageId) -> Result<Option<Message>, StoreError> {
+        let mut query = QueryBuilder::<Postgres>::new(SELECT);
+        query.push("WHERE id = ").push_bind(id.0);
+        lend!(self, |connection| {
+            let row = query.build().fetch_optional(connection).await.map_err(broken)?;
+            row.as_ref().map(message_row).transpose()
+        })
+    }
+
+    async fn messages(&self, status: Option<MessageStatus>, page: Page<MessageId>) -> Result<Vec<Message>, StoreError> {
+        let mut query = QueryBuilder::<Postgres>::new(SELECT);
+        query.push("WHERE true");
+        if let Some(status) = status {
+            query.push(" AND status = ").push_bind(status.as_str());
+        }
+        if let Some(after) = page.after {
+            query.push(" AND id < ").push_bind(after.0);
+        }
+        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        lend!(self, |connection| {
+            let found = query.build().fetch_all(connection).await.map_err(broken)?;
+            found.iter().map(message_row).collect()
+        })
+    }
+
+    async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
+        lend!(self, |connection| {
+            let retried = sqlx::query(
+                "UPDATE punctual_outbox
+                 SET status = 'pending', next_attempt_at = coalesce($1, statement_timestamp()), completed_at = NULL
+                 WHERE id = $2 AND status = 'failed'",
+            )
+            .bind(self.now())
+            .bind(id.0)
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+            Ok(retried.rows_affected() > 0)
+        })
+    }
+}
+
+/// Writes messages; the first of each key counts, in this call and for good.
+async fn post_messages(
+    connection: &mut PgConnection,
+    messages: &[NewMessage],
+    now: Option<DateTime<Utc>>,
+) -> Result<Vec<Posted>, StoreError> {
+    fn column<T>(messages: &[NewMessage], read: impl Fn(&NewMessage) -> T) -> Vec<T> {
+        messages.iter().map(read).collect()
+    }
+    let written: Vec<Uuid> = sqlx::query_scalar(include_str!("sql/post_messages.sql"))
+        .bind(now)
+        .bind(column(messages, |m| m.id.0))
+        .bind(column(messages, |m| m.dedupe_key.clone()))
+        .bind(column(messages, |m| m.transport.clone()))
+        .bind(column(messages, |m| m.recipient.clone()))
+        .bind(column(messages, |m| m.body.as_str().to_owned()))
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let written: HashSet<_> = written.into_iter().map(MessageId).collect();
+    if messages.iter().all(|message| written.contains(&message.id)) {
+        return Ok(messages.iter().map(|message| Posted::New(message.id)).collect());
+    }
+    let known: Vec<(String, Uuid, Option<String>)> = sqlx::query_as(
+        "SELECT dedupe_key, message_id, provider_id FROM punctual_outbox_keys WHERE dedupe_key = ANY ($1)",
+    )
+    .bind(column(messages, |m| m.dedupe_key.clone()))
+    .fetch_all(connection)
+    .await
+    .map_err(broken)?;
+    let known: HashMap<_, _> = known.into_iter().map(|(key, id, provider_id)| (key, (id, provider_id))).collect();
+    messages
+        .iter()
+        .map(|message| {
+            if written.contains(&message.id) {
+                return Ok(Posted::New(message.id));
+            }
+            let (id, provider_id) = known
+                .get(&message.dedupe_key)
+                .cloned()
+                .ok_or_else(|| StoreError::Broken("a message was neither written nor found".into()))?;
+            Ok(Posted::Known { id: MessageId(id), provider_id })
+        })
+        .collect()
+}
+
+fn message_row(row: &PgRow) -> Result<Message, StoreError> {
+    let mut columns = rows::Columns::of(row);
+    Ok(Message {
+        id: MessageId(columns.take()?),
+        dedupe_key: columns.take()?,
+        transport: columns.take()?,
+        recipient: columns.take()?,
+        body: Json::from_stored(columns.take::<&str>()?),
+        status: rows::word(columns.take()?, MessageStatus::from_name)?,
+        attempt: columns.take_small()?,
+        epoch: Epoch(columns.take()?),
+        next_attempt_at: columns.take()?,
+        provider_id: columns.take()?,
+        error: columns.take()?,
+        created_at: columns.take()?,
+        completed_at: columns.take()?,
+    })
+}

@@ -1,0 +1,26 @@
+-- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids.
+WITH clock AS (
+    SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
+), doomed AS (
+    DELETE FROM punctual_tasks WHERE id = ANY ($2) AND (status = 'pending' OR NOT $3)
+    RETURNING *
+), history AS (
+    INSERT INTO punctual_task_history (
+        id, topic, status, priority, run_at, timezone, payload, metadata, owner_id, tenant_id, correlation_id,
+        client_request_id, dedupe_key, serial_key, timeout_seconds, retry, attempt, lost, snoozes, epoch,
+        last_node_id, last_outcome, result, error, schedule_id, scheduled_at, retry_of, rescheduled_from,
+        created_at, started_at, completed_at
+    )
+    SELECT
+        id, topic, 'cancelled', priority, run_at, timezone, payload, metadata, owner_id, tenant_id, correlation_id,
+        client_request_id, dedupe_key, serial_key, timeout_seconds, retry, attempt,
+        lost - (status = 'running')::integer, snoozes, epoch, lease_owner,
+        CASE WHEN status = 'running' THEN 'cancelled' END, NULL, error, schedule_id, scheduled_at, retry_of,
+        rescheduled_from, created_at, started_at, clock.now
+    FROM doomed, clock
+), noted AS (
+    INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome)
+    SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'cancelled'
+    FROM doomed, clock WHERE status = 'running'
+)
+SELECT id FROM doomed

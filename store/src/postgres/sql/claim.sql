@@ -1,0 +1,62 @@
+-- Claims due tasks: per topic at most its slots, in the order of priority, run_at and id; no task is claimed twice.
+-- Probes each priority of a topic by itself: a scan over all of them would read every future task on its way.
+WITH clock AS (
+    SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
+), wanted AS (
+    SELECT topic, slots FROM unnest($2::text[], $3::integer[]) AS w (topic, slots)
+), suspect AS MATERIALIZED (
+    -- Tasks that have lost an attempt, where they are limited ($6 >= 0).
+    SELECT s.line, s.topic
+    FROM clock, wanted AS w CROSS JOIN LATERAL (
+        SELECT t.ctid AS line, t.topic, t.priority, t.run_at, t.id
+        FROM punctual_tasks AS t
+        WHERE t.status = 'pending' AND t.lost > 0 AND t.topic = w.topic AND t.run_at <= clock.now
+            AND (t.serial_key IS NULL OR NOT EXISTS (
+                SELECT FROM punctual_tasks AS e
+                WHERE e.topic = t.topic AND e.serial_key = t.serial_key
+                    AND (e.status = 'running' OR (e.first_run_at, e.id) < (t.first_run_at, t.id))))
+        ORDER BY t.priority DESC, t.run_at, t.id
+        LIMIT least(w.slots, greatest($6::integer, 0))
+        FOR UPDATE SKIP LOCKED
+    ) AS s
+    ORDER BY s.priority DESC, s.run_at, s.id
+    LIMIT greatest($6::integer, 0)
+), trusted AS MATERIALIZED (
+    SELECT p.line
+    FROM clock, wanted AS w CROSS JOIN LATERAL (
+        WITH RECURSIVE levels AS (
+            (SELECT priority FROM punctual_tasks
+             WHERE status = 'pending' AND topic = w.topic ORDER BY priority DESC LIMIT 1)
+            UNION ALL
+            SELECT (SELECT priority FROM punctual_tasks
+                    WHERE status = 'pending' AND topic = w.topic AND priority < l.priority
+                    ORDER BY priority DESC LIMIT 1)
+            FROM levels AS l WHERE l.priority IS NOT NULL
+        )
+        SELECT d.line
+        FROM levels AS l CROSS JOIN LATERAL (
+            SELECT t.ctid AS line, t.priority, t.run_at, t.id
+            FROM punctual_tasks AS t
+            WHERE t.status = 'pending' AND t.topic = w.topic AND t.priority = l.priority AND t.run_at <= clock.now
+                AND (t.lost = 0 OR $6::integer < 0)
+                AND (t.serial_key IS NULL OR NOT EXISTS (
+                    SELECT FROM punctual_tasks AS e
+                    WHERE e.topic = t.topic AND e.serial_key = t.serial_key
+                        AND (e.status = 'running' OR (e.first_run_at, e.id) < (t.first_run_at, t.id))))
+            ORDER BY t.run_at, t.id
+            LIMIT w.slots - (SELECT count(*) FROM suspect AS s WHERE s.topic = w.topic)
+            FOR UPDATE SKIP LOCKED
+        ) AS d
+        ORDER BY d.priority DESC, d.run_at, d.id
+        LIMIT w.slots - (SELECT count(*) FROM suspect AS s WHERE s.topic = w.topic)
+    ) AS p
+)
+UPDATE punctual_tasks AS t
+SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = $4,
+    lease_expires_at = clock.now + $5::bigint * interval '1 microsecond', started_at = clock.now
+FROM clock
+WHERE t.ctid = ANY (ARRAY(SELECT line FROM suspect UNION ALL SELECT line FROM trusted))
+RETURNING
+    id, topic, status, run_at, timezone, payload, metadata, client_request_id, dedupe_key, serial_key, priority,
+    timeout_seconds, retry, attempt, lost, snoozes, epoch, lease_owner, lease_expires_at, NULL::text, error,
+    schedule_id, scheduled_at, retry_of, rescheduled_from, created_at, started_at, NULL::timestamptz

@@ -1,0 +1,9 @@
+-- Takes or renews a leadership that is free, ours or expired; its epoch grows when it changes hands.
+INSERT INTO punctual_leaderships AS l (name, owner, epoch, expires_at)
+SELECT $2, $3, 1, clock.now + $4::bigint * interval '1 microsecond'
+FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS clock
+ON CONFLICT (name) DO UPDATE
+SET owner = excluded.owner, expires_at = excluded.expires_at,
+    epoch = l.epoch + (l.owner <> excluded.owner)::integer
+WHERE l.owner = excluded.owner OR l.expires_at <= coalesce($1::timestamptz, statement_timestamp())
+RETURNING owner, epoch, expires_at

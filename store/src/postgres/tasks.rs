@@ -1,0 +1,402 @@
+//! Writing, reading, cancelling and replacing tasks.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use punctual_domain::id::TaskId;
+use punctual_domain::store::{
+    Answer, Bulk, Created, Creation, Page, Remember, StoreError, TaskFilter, TaskWithAttempts, Tasks,
+};
+use punctual_domain::task::{Due, NewTask, Task, TaskStatus};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection, Row};
+use uuid::Uuid;
+
+use super::{PostgresStore, broken, list, micros, rows};
+use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
+
+/// How many tasks a bulk change moves in one statement.
+const BULK: u32 = 1_000;
+
+#[async_trait]
+impl Tasks for PostgresStore {
+    async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let now = self.now();
+            let kept = match remember {
+                None => None,
+                Some(remember) => match take_answer(&mut transaction, &remember, now).await? {
+                    Some(answer) => return Ok(Creation::Replayed(answer)),
+                    None => Some(remember),
+                },
+            };
+            let created = insert_tasks(&mut transaction, tasks, now).await?;
+            if let Some(Remember { owner, key, answer, .. }) = kept {
+                let Answer { status, body } = answer(&created);
+                sqlx::query("UPDATE punctual_answers SET status = $3, body = $4 WHERE owner = $1 AND key = $2")
+                    .bind(owner)
+                    .bind(key)
+                    .bind(i32::from(status))
+                    .bind(body)
+                    .execute(&mut *transaction)
+                    .await
+                    .map_err(broken)?;
+            }
+            transaction.commit().await.map_err(broken)?;
+            Ok(Creation::Made(created))
+        })
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError> {
+        lend!(self, |connection| {
+            // One snapshot for both reads: the task may end in between.
+            let mut transaction =
+                connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(broken)?;
+            let Some(task) = find(&mut transaction, id).await? else {
+                transaction.rollback().await.map_err(broken)?;
+                return Ok(None);
+            };
+            let attempts = sqlx::query(include_str!("sql/attempts.sql"))
+                .bind(id.0)
+                .fetch_all(&mut *transaction)
+                .await
+                .map_err(broken)?;
+            transaction.rollback().await.map_err(broken)?;
+            let attempts = attempts.iter().map(rows::attempt).collect::<Result<_, _>>()?;
+            Ok(Some(TaskWithAttempts { task, attempts }))
+        })
+    }
+
+    async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError> {
+        lend!(self, |connection| {
+            let found = list::tasks(filter, page).build().fetch_all(&mut *connection).await.map_err(broken)?;
+            found.iter().map(rows::task).collect()
+        })
+    }
+
+    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
+        lend!(self, |connection| {
+            cancel_tasks(connection, &[id.0], Running::Too, self.now()).await?;
+            let task = find(connection, id).await?;
+            Ok(task)
+        })
+    }
+
+    async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
+        let Some(live) = list::live_only(filter) else { return Ok(0) };
+        if bulk == Bulk::DryRun {
+            return self.count(&live).await;
+        }
+        let mut cancelled = 0;
+        let mut page = Page::first(BULK);
+        loop {
+            let ids = self.page_of_ids(&live, page).await?;
+            let Some(last) = ids.last() else { return Ok(cancelled) };
+            page.after = Some(TaskId(*last));
+            cancelled += lend!(self, |connection| {
+                let ended = cancel_tasks(connection, &ids, Running::Too, self.now()).await?;
+                Ok(ended)
+            })?;
+        }
+    }
+
+    async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let now = self.now();
+            if cancel_tasks(&mut transaction, &[id.0], Running::Too, now).await? == 0 {
+                return match find(&mut transaction, id).await? {
+                    Some(_) => Err(StoreError::AlreadyEnded),
+                    None => Err(StoreError::NotFound),
+                };
+            }
+            let replacement = NewTask { rescheduled_from: Some(id), ..replacement };
+            let key = replacement.dedupe_key.clone();
+            let task = match insert_tasks(&mut transaction, vec![replacement], now).await?.pop() {
+                Some(Created::Fresh(task)) => task,
+                _ => return Err(StoreError::DedupeKeyInUse(key.unwrap_or_default())),
+            };
+            transaction.commit().await.map_err(broken)?;
+            Ok(task)
+        })
+    }
+
+    async fn retry(&self, id: TaskId) -> Result<Created, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let failed = find(&mut transaction, id).await?.ok_or(StoreError::NotFound)?;
+            if failed.status != TaskStatus::Failed {
+                return Err(StoreError::NotFailed);
+            }
+            let again = NewTask { retry_of: Some(id), ..NewTask::like(&failed) };
+            let created = insert_tasks(&mut transaction, vec![again], self.now()).await?.pop();
+            transaction.commit().await.map_err(broken)?;
+            created.ok_or_else(|| StoreError::Broken("a task was neither written nor found".into()))
+        })
+    }
+
+    async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
+        let Some(failed) = list::failed_only(filter) else { return Ok(0) };
+        if bulk == Bulk::DryRun {
+            return self.count(&failed).await;
+        }
+        let mut retried = 0;
+        let mut page = Page::first(BULK);
+        loop {
+            let tasks = self.tasks(&failed, page).await?;
+            let Some(last) = tasks.last() else { return Ok(retried) };
+            page.after = Some(last.id);
+            let again: Vec<_> =
+                tasks.iter().map(|task| NewTask { retry_of: Some(task.id), ..NewTask::like(task) }).collect();
+            if let Creation::Made(created) = self.create_tasks(again, None).await? {
+                retried += created.iter().filter(|created| matches!(created, Created::Fresh(_))).count() as u64;
+            }
+        }
+    }
+}
+
+impl PostgresStore {
+    async fn count(&self, filter: &TaskFilter) -> Result<u64, StoreError> {
+        lend!(self, |connection| {
+            let row = list::count(filter).build().fetch_one(&mut *connection).await.map_err(broken)?;
+            rows::Columns::of(&row).take_count()
+        })
+    }
+
+    async fn page_of_ids(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Uuid>, StoreError> {
+        lend!(self, |connection| {
+            let found = list::ids(filter, page).build().fetch_all(&mut *connection).await.map_err(broken)?;
+            found.iter().map(|row| rows::Columns::of(row).take()).collect()
+        })
+    }
+}
+
+/// Whether a cancel ends running tasks too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Running {
+    Too,
+    Not,
+}
+
+/// Cancels live tasks; answers how many there were.
+pub(super) async fn cancel_tasks(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+    running: Running,
+    now: Option<DateTime<Utc>>,
+) -> Result<u64, StoreError> {
+    let cancelled = sqlx::query(include_str!("sql/cancel.sql"))
+        .bind(now)
+        .bind(ids)
+        .bind(running == Running::Not)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    Ok(cancelled.len() as u64)
+}
+
+/// A task, wherever it is.
+async fn find(connection: &mut PgConnection, id: TaskId) -> Result<Option<Task>, StoreError> {
+    const ONE: &str = concat!(
+        include_str!("sql/live_tasks.sql"),
+        "WHERE id = $1\nUNION ALL\n",
+        include_str!("sql/ended_tasks.sql"),
+        "WHERE id = $1"
+    );
+    let row = sqlx::query(ONE).bind(id.0).fetch_optional(connection).await.map_err(broken)?;
+    row.as_ref().map(rows::task).transpose()
+}
+
+/// Looks for the answer of an earlier call, or reserves the place of this one's.
+async fn take_answer(
+    connection: &mut PgConnection,
+    remember: &Remember,
+    now: Option<DateTime<Utc>>,
+) -> Result<Option<Answer>, StoreError> {
+    let taken = sqlx::query(include_str!("sql/take_answer.sql"))
+        .bind(now)
+        .bind(&remember.owner)
+        .bind(&remember.key)
+        .bind(&remember.fingerprint)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(broken)?;
+    if taken.is_some() {
+        return Ok(None);
+    }
+    let row = sqlx::query("SELECT fingerprint, status, body FROM punctual_answers WHERE owner = $1 AND key = $2")
+        .bind(&remember.owner)
+        .bind(&remember.key)
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    if row.get::<&str, _>(0) != remember.fingerprint {
+        return Err(StoreError::IdempotencyKeyReused);
+    }
+    let status = u16::try_from(row.get::<i32, _>(1)).unwrap_or(200);
+    Ok(Some(Answer { status, body: row.get(2) }))
+}
+
+/// Writes tasks inside the caller's own transaction: a commit makes them visible, a rollback makes them never have
+/// been. `now` is for tests that move time; `None` takes the database's clock.
+///
+/// # Errors
+/// `ClientRequestIdInUse`; the caller's transaction should then be rolled back.
+pub async fn insert_tasks(
+    connection: &mut PgConnection,
+    tasks: Vec<NewTask>,
+    now: Option<DateTime<Utc>>,
+) -> Result<Vec<Created>, StoreError> {
+    use_client_requests(connection, &tasks).await?;
+    let mut created: HashMap<TaskId, Created> = HashMap::with_capacity(tasks.len());
+    let order: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let mut waiting = tasks;
+    // A living task can end between the refused insert and the look at it: then the key is free after all.
+    while !waiting.is_empty() {
+        let written = insert(connection, &waiting, now).await?;
+        let mut refused = Vec::new();
+        for task in waiting {
+            match written.get(&task.id) {
+                Some((run_at, created_at)) => {
+                    created.insert(task.id, Created::Fresh(task.into_task(*run_at, *created_at)));
+                }
+                None => refused.push(task),
+            }
+        }
+        waiting = Vec::new();
+        if refused.is_empty() {
+            break;
+        }
+        let living = living_by_key(connection, &refused).await?;
+        for task in refused {
+            let key = (task.topic.as_str().to_owned(), task.dedupe_key.clone().unwrap_or_default());
+            match living.get(&key) {
+                Some(living) => {
+                    free_client_request(connection, &task).await?;
+                    created.insert(task.id, Created::Deduplicated(living.clone()));
+                }
+                None => waiting.push(task),
+            }
+        }
+    }
+    Ok(order.iter().filter_map(|id| created.remove(id)).collect())
+}
+
+type Written = HashMap<TaskId, (DateTime<Utc>, DateTime<Utc>)>;
+
+async fn insert(
+    connection: &mut PgConnection,
+    tasks: &[NewTask],
+    now: Option<DateTime<Utc>>,
+) -> Result<Written, StoreError> {
+    fn column<T>(tasks: &[NewTask], read: impl Fn(&NewTask) -> T) -> Vec<T> {
+        tasks.iter().map(read).collect()
+    }
+    let metadata = |key: &'static str| column(tasks, |t| t.metadata.get(key).cloned());
+    let rows = sqlx::query(include_str!("sql/insert_tasks.sql"))
+        .bind(now)
+        .bind(column(tasks, |t| t.id.0))
+        .bind(column(tasks, |t| t.topic.to_string()))
+        .bind(column(tasks, |t| t.priority))
+        .bind(column(tasks, |t| match t.due {
+            Due::At(at) => Some(at),
+            Due::After(_) | Due::Now => None,
+        }))
+        .bind(column(tasks, |t| match t.due {
+            Due::After(delay) => micros(delay),
+            Due::At(_) | Due::Now => 0,
+        }))
+        .bind(column(tasks, |t| t.timezone.clone()))
+        .bind(column(tasks, |t| t.payload.as_str().to_owned()))
+        .bind(tasks.iter().map(|t| metadata_to_text(&t.metadata)).collect::<Result<Vec<_>, _>>()?)
+        .bind(metadata(OWNER_ID))
+        .bind(metadata(TENANT_ID))
+        .bind(metadata(CORRELATION_ID))
+        .bind(column(tasks, |t| t.client_request_id.clone()))
+        .bind(column(tasks, |t| t.dedupe_key.clone()))
+        .bind(column(tasks, |t| t.serial_key.clone()))
+        .bind(column(tasks, |t| t.timeout_seconds as i32))
+        .bind(tasks.iter().map(|t| retry_to_text(&t.retry)).collect::<Result<Vec<_>, _>>()?)
+        .bind(column(tasks, |t| t.fire.map(|fire| fire.schedule_id.0)))
+        .bind(column(tasks, |t| t.fire.map(|fire| fire.scheduled_at)))
+        .bind(column(tasks, |t| t.retry_of.map(|id| id.0)))
+        .bind(column(tasks, |t| t.rescheduled_from.map(|id| id.0)))
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    rows.iter()
+        .map(|row| {
+            let mut columns = rows::Columns::of(row);
+            Ok((TaskId(columns.take()?), (columns.take()?, columns.take()?)))
+        })
+        .collect()
+}
+
+/// Takes the clientRequestIds of tasks that bring one.
+async fn use_client_requests(connection: &mut PgConnection, tasks: &[NewTask]) -> Result<(), StoreError> {
+    let requests: Vec<_> =
+        tasks.iter().filter_map(|task| Some((task.client_request_id.clone()?, "task".to_owned(), task.id.0))).collect();
+    take_client_requests(connection, requests).await
+}
+
+/// Takes clientRequestIds for what they are about to make.
+pub(super) async fn take_client_requests(
+    connection: &mut PgConnection,
+    requests: Vec<(String, String, Uuid)>,
+) -> Result<(), StoreError> {
+    if requests.is_empty() {
+        return Ok(());
+    }
+    let taken = sqlx::query(include_str!("sql/use_client_requests.sql"))
+        .bind(requests.iter().map(|(id, _, _)| id.clone()).collect::<Vec<_>>())
+        .bind(requests.iter().map(|(_, made, _)| made.clone()).collect::<Vec<_>>())
+        .bind(requests.iter().map(|(_, _, id)| *id).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let mut free: HashMap<&str, ()> = taken.iter().map(|row| (row.get::<&str, _>(0), ())).collect();
+    // One that was used before is not among the free ones; one that stands here twice is there only once.
+    match requests.iter().find(|(id, _, _)| free.remove(id.as_str()).is_none()) {
+        Some((id, _, _)) => Err(StoreError::ClientRequestIdInUse(id.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Gives a clientRequestId back whose task was not written because a living one stands for it.
+async fn free_client_request(connection: &mut PgConnection, task: &NewTask) -> Result<(), StoreError> {
+    if let Some(client_request_id) = &task.client_request_id {
+        sqlx::query("DELETE FROM punctual_client_requests WHERE client_request_id = $1 AND id = $2")
+            .bind(client_request_id)
+            .bind(task.id.0)
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// The live tasks that hold the dedupe keys of `refused`.
+async fn living_by_key(
+    connection: &mut PgConnection,
+    refused: &[NewTask],
+) -> Result<HashMap<(String, String), Task>, StoreError> {
+    let by_key = concat!(
+        include_str!("sql/live_tasks.sql"),
+        "WHERE (topic, dedupe_key) IN (SELECT * FROM unnest($1::text[], $2::text[]))"
+    );
+    let living = sqlx::query(AssertSqlSafe(by_key))
+        .bind(refused.iter().map(|task| task.topic.to_string()).collect::<Vec<_>>())
+        .bind(refused.iter().map(|task| task.dedupe_key.clone().unwrap_or_default()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    living
+        .iter()
+        .map(|row| {
+            let task = rows::task(row)?;
+            Ok(((task.topic.to_string(), task.dedupe_key.clone().unwrap_or_default()), task))
+        })
+        .collect()
+}

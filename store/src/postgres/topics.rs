@@ -1,0 +1,56 @@
+//! Definitions of topics.
+
+use async_trait::async_trait;
+use punctual_domain::store::{StoreError, Topics};
+use punctual_domain::topic::{TopicDefinition, TopicPattern};
+
+use super::{PostgresStore, broken, rows};
+use crate::text::{from_text, to_text};
+
+#[async_trait]
+impl Topics for PostgresStore {
+    async fn put_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
+        let text = to_text(definition)?;
+        lend!(self, |connection| {
+            // A row that was inserted has no deleting transaction yet; one that was updated has.
+            sqlx::query_scalar(
+                "INSERT INTO punctual_topics (name, definition) VALUES ($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET definition = excluded.definition
+                 RETURNING xmax = 0",
+            )
+            .bind(definition.name.as_str())
+            .bind(text)
+            .fetch_one(connection)
+            .await
+            .map_err(broken)
+        })
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    let name = TopicPattern::from_stored(columns.take::<&str>()?);
+                    Ok(TopicDefinition { name, ..from_text("a topic", columns.take()?)? })
+                })
+                .collect()
+        })
+    }
+
+    async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
+        lend!(self, |connection| {
+            let deleted = sqlx::query("DELETE FROM punctual_topics WHERE name = $1")
+                .bind(name.as_str())
+                .execute(connection)
+                .await
+                .map_err(broken)?;
+            Ok(deleted.rows_affected() > 0)
+        })
+    }
+}

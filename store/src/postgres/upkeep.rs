@@ -1,0 +1,195 @@
+//! What keeps the store small, and what can be counted in it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use punctual_domain::event::{Event, EventKind};
+use punctual_domain::id::TaskId;
+use punctual_domain::store::{Cluster, Counts, Depth, Pruned, StoreError, Topics, Upkeep};
+use punctual_domain::task::Task;
+use punctual_domain::topic::{Topic, TopicDefinition};
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::{PostgresStore, broken, rows};
+use crate::text::Retention;
+
+/// How long answers are kept under their Idempotency-Key.
+const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
+        let now = Cluster::now(self).await?;
+        let definitions = self.topics().await?;
+        let tasks = self.prune_tasks(keep, &definitions, now, limit).await?;
+        lend!(self, |connection| {
+            let before = now - keep;
+            Ok(Pruned {
+                tasks,
+                fires: delete_old(connection, "punctual_fires", "fired_at < $1", before, limit).await?,
+                messages: delete_old(
+                    connection,
+                    "punctual_outbox",
+                    "status = 'sent' AND completed_at < $1",
+                    before,
+                    limit,
+                )
+                .await?,
+                answers: delete_old(connection, "punctual_answers", "created_at <= $1", now - KEEP_ANSWERS, limit)
+                    .await?,
+            })
+        })
+    }
+
+    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/events.sql"))
+                .bind(since)
+                .bind(i64::from(limit))
+                .fetch_all(&mut *connection)
+                .await
+                .map_err(broken)?;
+            let happened = found
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    let ended = columns.take::<&str>()? == "ended";
+                    Ok((ended, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
+                })
+                .collect::<Result<Vec<_>, StoreError>>()?;
+            let tasks = find_all(connection, happened.iter().map(|(_, _, _, id)| id.0).collect()).await?;
+            Ok(happened
+                .into_iter()
+                .filter_map(|(ended, at, attempt, id)| {
+                    let task = tasks.get(&id)?.clone();
+                    let kind = if ended { EventKind::of_end(task.status)? } else { EventKind::Arrived };
+                    Some(Event { kind, at, attempt, task })
+                })
+                .collect())
+        })
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        lend!(self, |connection| {
+            let now = PostgresStore::now(self);
+            let due = sqlx::query(
+                "SELECT topic, schedule_id IS NOT NULL, count(*) FROM punctual_tasks
+                 WHERE status = 'pending' AND run_at <= coalesce($1, statement_timestamp())
+                 GROUP BY 1, 2 ORDER BY 1, 2",
+            )
+            .bind(now)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(broken)?;
+            let due = due
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    Ok(Depth { topic: columns.take()?, of_schedules: columns.take()?, tasks: columns.take_count()? })
+                })
+                .collect::<Result<Vec<_>, StoreError>>()?;
+            let row = sqlx::query(
+                "SELECT (SELECT count(*) FROM punctual_tasks WHERE status = 'running'),
+                        (SELECT count(*) FROM punctual_outbox WHERE status = 'pending'),
+                        (SELECT count(*) FROM punctual_schedules WHERE enabled),
+                        (SELECT greatest(0, extract(epoch FROM
+                            coalesce($1, statement_timestamp()) - min(next_fire_at)))::double precision
+                         FROM punctual_schedules WHERE next_fire_at IS NOT NULL)",
+            )
+            .bind(now)
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(broken)?;
+            let mut columns = rows::Columns::of(&row);
+            Ok(Counts {
+                due,
+                running: columns.take_count()?,
+                outbox: columns.take_count()?,
+                schedules: columns.take_count()?,
+                schedule_lag: Duration::from_secs_f64(columns.take::<Option<f64>>()?.unwrap_or(0.0)),
+            })
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Removes old tasks: those of topics with a retention of their own by that, the others by `keep`.
+    async fn prune_tasks(
+        &self,
+        keep: Duration,
+        definitions: &[TopicDefinition],
+        now: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        lend!(self, |connection| {
+            let topics: Vec<String> = if definitions.iter().any(|definition| definition.retention_days.is_some()) {
+                sqlx::query_scalar(include_str!("sql/ended_topics.sql"))
+                    .fetch_all(&mut *connection)
+                    .await
+                    .map_err(broken)?
+            } else {
+                Vec::new()
+            };
+            let retention = Retention::new(keep, definitions, topics.into_iter().map(Topic::from_stored));
+            let mut pruned = 0;
+            let listed: Vec<_> = retention.special.iter().flat_map(|(_, topics)| topics.clone()).collect();
+            for (keep, topics) in &retention.special {
+                pruned += prune_tasks(connection, now - *keep, topics, true, limit).await?;
+            }
+            pruned += prune_tasks(connection, now - keep, &listed, false, limit).await?;
+            Ok(pruned)
+        })
+    }
+}
+
+async fn prune_tasks(
+    connection: &mut PgConnection,
+    before: DateTime<Utc>,
+    topics: &[String],
+    listed: bool,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let pruned = sqlx::query(include_str!("sql/prune_tasks.sql"))
+        .bind(before)
+        .bind(topics)
+        .bind(listed)
+        .bind(i64::from(limit))
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    Ok(pruned.rows_affected())
+}
+
+/// Removes rows of a table that match, at most `limit`.
+async fn delete_old(
+    connection: &mut PgConnection,
+    table: &'static str,
+    condition: &'static str,
+    before: DateTime<Utc>,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let statement =
+        format!("DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT $2))");
+    let deleted = sqlx::query(sqlx::AssertSqlSafe(statement))
+        .bind(before)
+        .bind(i64::from(limit))
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    Ok(deleted.rows_affected())
+}
+
+/// Tasks by their ids, wherever they are.
+async fn find_all(connection: &mut PgConnection, ids: Vec<Uuid>) -> Result<HashMap<TaskId, Task>, StoreError> {
+    const ALL: &str = concat!(
+        include_str!("sql/live_tasks.sql"),
+        "WHERE id = ANY ($1)\nUNION ALL\n",
+        include_str!("sql/ended_tasks.sql"),
+        "WHERE id = ANY ($1)"
+    );
+    let found = sqlx::query(ALL).bind(ids).fetch_all(connection).await.map_err(broken)?;
+    found.iter().map(|row| rows::task(row).map(|task| (task.id, task))).collect()
+}
