@@ -1,1 +1,168 @@
-//! Placeholder.
+//! The running scheduler: a supervised tree of actors around one store.
+//!
+//! ```text
+//! Supervisor   restarts what fails, one at a time; starts and stops in order
+//! ├─ Settler     outcomes → batched, fenced writes
+//! ├─ Claimer     due tasks → claims, never more than the free slots
+//! ├─ Reconciler  expired leases put right, old rows removed
+//! └─ Dispatcher  one per topic: slots, rate; keeps leases alive
+//!     └─ slot      a handler actor: one attempt at a time
+//! ```
+//!
+//! Work flows one way: the Claimer hands claimed tasks to Dispatchers, those to their slots, and outcomes go to the
+//! Settler. Back-pressure is credit: Dispatchers say how many slots are free, and the Claimer claims no more than that.
+//! No actor knows what the database does not, except outcomes on their way to be settled, which a crash turns into
+//! another attempt.
+
+mod attempt;
+mod claimer;
+mod dispatcher;
+mod reconciler;
+mod serving;
+mod settler;
+mod slot;
+mod supervisor;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_domain::clock::Clock;
+use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::store::Store;
+use ractor::{Actor, ActorRef};
+
+pub use serving::Handlers;
+pub use supervisor::ActorStatus;
+
+use supervisor::{Supervisor, SupervisorMessage};
+
+/// All that the tree stands on.
+#[derive(Clone)]
+pub struct Deps {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// This process.
+    pub node: NodeId,
+    /// The handlers its plugins registered.
+    pub handlers: Handlers,
+    /// How it runs.
+    pub settings: Settings,
+}
+
+/// How the tree runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The most tasks one claim takes.
+    pub max_tasks_per_poll: u32,
+    /// How long the Claimer sleeps at the most when nothing wakes it.
+    pub poll_interval: Duration,
+    /// How long a lease lasts.
+    pub lease: Duration,
+    /// How often leases are extended.
+    pub heartbeat: Duration,
+    /// How long the Reconciler sleeps at the most.
+    pub reconcile_interval: Duration,
+    /// How long ended tasks are kept.
+    pub retention: Duration,
+    /// How long a Dispatcher with nothing to do lives on.
+    pub idle_dispatcher: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_tasks_per_poll: 500,
+            poll_interval: Duration::from_secs(900),
+            lease: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(10),
+            reconcile_interval: Duration::from_secs(5),
+            retention: Duration::from_secs(30 * 24 * 60 * 60),
+            idle_dispatcher: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why the tree did not start or did not stop in order.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// An actor could not be started.
+    #[error("an actor could not be started: {0}")]
+    Start(String),
+    /// The tree gave up: an actor failed more often than its budget allows.
+    #[error("the actor tree gave up")]
+    GaveUp,
+}
+
+/// Starts the tree.
+///
+/// # Errors
+/// When an actor cannot be started.
+pub async fn start(deps: Deps) -> Result<Running, TreeError> {
+    let (supervisor, ended) =
+        Actor::spawn(None, Supervisor, deps).await.map_err(|error| TreeError::Start(error.to_string()))?;
+    Ok(Running { supervisor, ended })
+}
+
+/// A tree that runs.
+pub struct Running {
+    supervisor: ActorRef<SupervisorMessage>,
+    ended: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    /// A handle for those who write tasks.
+    pub fn hints(&self) -> Hints {
+        Hints { supervisor: self.supervisor.clone() }
+    }
+
+    /// What each actor of the tree is doing.
+    pub async fn status(&self) -> Vec<ActorStatus> {
+        ractor::call_t!(self.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
+    }
+
+    /// Stops claiming, lets attempts finish until `within` has passed, hands the rest back, and ends the tree.
+    ///
+    /// # Errors
+    /// When the tree had given up already.
+    pub async fn drain(self, within: Duration) -> Result<(), TreeError> {
+        self.supervisor.cast(SupervisorMessage::Drain { within }).map_err(|_| TreeError::GaveUp)?;
+        self.ended.await.map_err(|_| TreeError::GaveUp)
+    }
+
+    /// Returns when the tree has given up.
+    pub async fn gave_up(&mut self) {
+        // However it ended, it has.
+        let _ = (&mut self.ended).await;
+    }
+}
+
+/// Tells the tree that something may have changed. Losing a hint costs latency only.
+#[derive(Clone)]
+pub struct Hints {
+    supervisor: ActorRef<SupervisorMessage>,
+}
+
+impl Hints {
+    /// Tasks were written.
+    pub fn tasks_written(&self) {
+        self.send(SupervisorMessage::TasksWritten);
+    }
+
+    /// A running task was cancelled.
+    pub fn task_cancelled(&self, id: TaskId) {
+        self.send(SupervisorMessage::TaskCancelled(id));
+    }
+
+    /// Definitions of topics changed.
+    pub fn topics_changed(&self) {
+        self.send(SupervisorMessage::TopicsChanged);
+    }
+
+    fn send(&self, message: SupervisorMessage) {
+        // A tree that is gone needs no hint.
+        let _ = self.supervisor.cast(message);
+    }
+}

@@ -367,7 +367,7 @@ fn every_refusal_says_what_to_change() {
         ("", "it has 0 fields, write five (minute hour day-of-month month day-of-week) or six with seconds first"),
         (
             "0 0 * *",
-            "it has 4 fields, write five (minute hour day-of-month month day-of-week) or six with seconds first",
+            "its number of fields is 4, write five (minute hour day-of-month month day-of-week) or six with seconds first",
         ),
         ("61 0 * * *", "minute \"61\" is out of range, use 0 to 59"),
         ("0 0 * * 8", "day-of-week \"8\" is out of range, use 0 to 7"),
@@ -385,6 +385,10 @@ fn every_refusal_says_what_to_change() {
         (
             "0 0 * FEBR *",
             "\"FEBR\" cannot be read in the month field, use 1 to 12 or JAN to DEC, alone or as \"a-b\", \"a-b/step\", \"*\", \"*/step\"",
+        ),
+        (
+            "0 0 15X * *",
+            "\"15X\" cannot be read in the day-of-month field, use 1 to 31, alone or as \"a-b\", \"a-b/step\", \"*\", \"*/step\", \"?\", \"L\", \"LW\", \"15W\"",
         ),
         (
             "0 0 L-3 * *",

@@ -68,7 +68,7 @@ impl Expression {
             [second, minute, hour, day, month, weekday] => [second, minute, hour, day, month, weekday],
             _ => {
                 return Err(invalid(format!(
-                    "it has {} fields, write five (minute hour day-of-month month day-of-week) or six with seconds first",
+                    "its number of fields is {}, write five (minute hour day-of-month month day-of-week) or six with seconds first",
                     fields.len()
                 )));
             }

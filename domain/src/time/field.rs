@@ -16,12 +16,17 @@ pub(super) struct Field {
     star_max: u32,
     /// Three-letter names, the first standing for `min`.
     words: &'static [&'static str],
+    /// What else may stand in the field, for messages.
+    specials: &'static str,
 }
 
 pub(super) const SECOND: Field = Field::numeric("second", 0, 59);
 pub(super) const MINUTE: Field = Field::numeric("minute", 0, 59);
 pub(super) const HOUR: Field = Field::numeric("hour", 0, 23);
-pub(super) const DAY_OF_MONTH: Field = Field::numeric("day-of-month", 1, 31);
+pub(super) const DAY_OF_MONTH: Field = Field {
+    specials: ", \"?\", \"L\", \"LW\", \"15W\"",
+    ..Field::numeric("day-of-month", 1, 31)
+};
 pub(super) const MONTH: Field = Field {
     words: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
     ..Field::numeric("month", 1, 12)
@@ -29,6 +34,7 @@ pub(super) const MONTH: Field = Field {
 pub(super) const DAY_OF_WEEK: Field = Field {
     star_max: 6,
     words: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
+    specials: ", \"?\", \"5L\", \"5#2\"",
     ..Field::numeric("day-of-week", 0, 7)
 };
 
@@ -129,11 +135,12 @@ impl Field {
             _ => String::new(),
         };
         format!(
-            "{} cannot be read in the {} field, use {} to {}{words}, alone or as \"a-b\", \"a-b/step\", \"*\", \"*/step\"",
+            "{} cannot be read in the {} field, use {} to {}{words}, alone or as \"a-b\", \"a-b/step\", \"*\", \"*/step\"{}",
             quote(item),
             self.name,
             self.min,
-            self.max
+            self.max,
+            self.specials
         )
     }
 

@@ -56,7 +56,7 @@ impl Recurrence {
     }
 
     /// The instants strictly after `after`, in order.
-    pub fn upcoming(&self, after: DateTime<Utc>) -> impl Iterator<Item = NextFire> + '_ {
+    pub fn upcoming(&self, after: DateTime<Utc>) -> impl Iterator<Item = NextFire> {
         let mut after = after;
         std::iter::from_fn(move || {
             let next = self.next_fire(after)?;

@@ -181,9 +181,10 @@ pub(super) fn for_zone<'a>(refused: &str, names: impl Iterator<Item = &'a str> +
     let refused = refused.trim();
     let owned = str::to_string;
     // Offsets come before spelling, which ignores their sign.
-    instead(refused)
+    let bare = refused.strip_prefix("Etc/").unwrap_or(refused);
+    instead(bare)
         .map(owned)
-        .or_else(|| fixed_offset(refused))
+        .or_else(|| fixed_offset(bare))
         .or_else(|| spelled_otherwise(refused, names.clone()).map(owned))
         .or_else(|| find(CITIES, &key(last_part(refused))).map(owned))
         .or_else(|| same_place(refused, names.clone()).map(owned))

@@ -45,7 +45,7 @@ pub enum ZoneSource {
 pub enum ZoneError {
     /// An abbreviation, an offset, a POSIX string, or a legacy name without a slash.
     #[error(
-        "time zone {} is not an IANA name such as America/New_York{}",
+        "time zone {} is not an IANA name of the form Area/Location{}",
         quote(.name),
         suggestion::sentence(.suggestion)
     )]
@@ -352,6 +352,10 @@ mod tests {
             ("UTC-03:00", "Etc/GMT+3"),
             ("+01:00", "Etc/GMT-1"),
             ("-0500", "Etc/GMT+5"),
+            ("Etc/UTC+5", "Etc/GMT-5"),
+            ("Etc/EST", "America/New_York"),
+            ("EST5", "America/New_York"),
+            ("NZST-12NZDT", "Pacific/Auckland"),
             ("Eastern Standard Time", "America/New_York"),
             ("W. Europe Standard Time", "Europe/Berlin"),
             ("Egypt", "Africa/Cairo"),
@@ -386,7 +390,7 @@ mod tests {
         assert_eq!(refusal(""), "time zone \"\" is not an IANA name such as America/New_York");
         assert_eq!(
             refusal("EST"),
-            "time zone \"EST\" is not an IANA name such as America/New_York, use America/New_York"
+            "time zone \"EST\" is not an IANA name of the form Area/Location, use America/New_York"
         );
         assert_eq!(refusal("Europe/Londn"), "unknown time zone \"Europe/Londn\", use Europe/London");
         assert!(refusal(&"x/".repeat(5_000)).len() < 200);

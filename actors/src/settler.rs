@@ -1,0 +1,129 @@
+//! The Settler: outcomes become batched, fenced writes.
+//!
+//! Owns the outcomes that are not yet written. A new outcome is written at once if nothing is being written; what
+//! arrives meanwhile goes out together in the next batch, so that batches grow with the load and nobody waits for one
+//! to fill. While the store is away it keeps what it has and tries again. It never changes an outcome: what the store
+//! refuses because the lease was lost is counted and dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use punctual_domain::clock::Clock;
+use punctual_domain::store::{Settled, Settling, Store, StoreError};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use crate::wake::Alarm;
+
+/// The most outcomes in one write.
+const BATCH: usize = 2_000;
+/// The first and the longest wait before a failed write is tried again.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+pub(crate) enum SettlerMessage {
+    /// Write an outcome.
+    Settle(Box<Settling>),
+    /// Write what is waiting.
+    Flush,
+    /// A write ended.
+    Written { batch: Vec<Settling>, answers: Result<Vec<Settled>, StoreError> },
+    /// Answer once nothing is left to write.
+    Drain(RpcReplyPort<()>),
+}
+
+/// Configuration of the Settler.
+pub(crate) struct Settler {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+pub(crate) struct State {
+    waiting: Vec<Settling>,
+    writing: bool,
+    wait: Duration,
+    alarm: Alarm,
+    drained: Option<RpcReplyPort<()>>,
+}
+
+impl Actor for Settler {
+    type Msg = SettlerMessage;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<SettlerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        Ok(State { waiting: Vec::new(), writing: false, wait: FIRST_WAIT, alarm: Alarm::default(), drained: None })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SettlerMessage>,
+        message: SettlerMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SettlerMessage::Settle(settling) => {
+                state.waiting.push(*settling);
+                self.flush(&myself, state);
+            }
+            SettlerMessage::Flush => self.flush(&myself, state),
+            SettlerMessage::Written { batch, answers } => self.written(&myself, state, batch, answers),
+            SettlerMessage::Drain(reply) => state.drained = Some(reply),
+        }
+        if !state.writing && state.waiting.is_empty() {
+            if let Some(reply) = state.drained.take() {
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Settler {
+    /// Writes what is waiting, unless a write is under way.
+    fn flush(&self, myself: &ActorRef<SettlerMessage>, state: &mut State) {
+        if state.writing || state.waiting.is_empty() {
+            return;
+        }
+        state.writing = true;
+        let rest = state.waiting.split_off(state.waiting.len().min(BATCH));
+        let batch = std::mem::replace(&mut state.waiting, rest);
+        let (store, myself) = (self.store.clone(), myself.clone());
+        tokio::spawn(async move {
+            let answers = store.settle(batch.clone()).await;
+            // A Settler that is gone leaves these tasks to their leases.
+            let _ = myself.cast(SettlerMessage::Written { batch, answers });
+        });
+    }
+
+    fn written(
+        &self,
+        myself: &ActorRef<SettlerMessage>,
+        state: &mut State,
+        mut batch: Vec<Settling>,
+        answers: Result<Vec<Settled>, StoreError>,
+    ) {
+        state.writing = false;
+        match answers {
+            Ok(answers) => {
+                state.wait = FIRST_WAIT;
+                for (settling, answer) in batch.iter().zip(answers) {
+                    if answer == Settled::LeaseLost {
+                        metrics::counter!("punctual_stale_settles_total").increment(1);
+                        tracing::warn!(task_id = %settling.task_id, epoch = %settling.epoch, "lease lost");
+                    }
+                }
+                self.flush(myself, state);
+            }
+            Err(error) => {
+                tracing::warn!(%error, outcomes = batch.len(), "outcomes could not be written");
+                batch.append(&mut state.waiting);
+                state.waiting = batch;
+                let again_at = self.clock.now() + TimeDelta::from_std(state.wait).unwrap_or_default();
+                state.alarm.set(&self.clock, again_at, myself, SettlerMessage::Flush);
+                state.wait = (state.wait * 2).min(LONGEST_WAIT);
+            }
+        }
+    }
+}
