@@ -16,14 +16,14 @@ pub(crate) fn names() -> Vec<&'static str> {
 }
 
 /// The plugins that are on: those named, and those that always are.
-pub fn enabled(named: &[String]) -> Vec<Box<dyn Plugin>> {
+pub(crate) fn enabled(named: &[String]) -> Vec<Box<dyn Plugin>> {
     let mut plugins = linked();
     plugins.retain(|plugin| ALWAYS_ON.contains(&plugin.name()) || named.iter().any(|name| name == plugin.name()));
     plugins
 }
 
 /// The topics that the plugins have handlers for.
-pub fn topics(plugins: &[Box<dyn Plugin>]) -> BTreeSet<&'static str> {
+pub(crate) fn topics(plugins: &[Box<dyn Plugin>]) -> BTreeSet<&'static str> {
     plugins.iter().flat_map(|plugin| plugin.handlers()).map(|(topic, _)| topic).collect()
 }
 

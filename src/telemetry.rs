@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// Starts logging what `filter` lets through. A second call changes nothing.
 ///
 /// Panics are logged like everything else, so that a pipe carries JSON alone.
-pub fn init(filter: &str) {
+pub(crate) fn init(filter: &str) {
     let filter = EnvFilter::new(filter);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     let started = if stderr().is_terminal() {

@@ -128,7 +128,7 @@ fn spelled(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     match [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
         .into_iter()
-        .find(|(unit, _)| milliseconds > 0 && milliseconds % unit == 0)
+        .find(|(unit, _)| milliseconds > 0 && milliseconds.is_multiple_of(*unit))
     {
         Some((unit, name)) => format!("{}{name}", milliseconds / unit),
         None => format!("{milliseconds}ms"),
