@@ -1,0 +1,178 @@
+//! Claiming due tasks, and keeping or losing their leases.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects};
+use punctual_domain::task::Task;
+use punctual_domain::topic::Topic;
+use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
+
+use super::rows::{self, Columns, Hex, instant, micros, micros_after};
+use super::{SqliteStore, broken, settle};
+use crate::text::to_text;
+
+#[async_trait]
+impl Claims for SqliteStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        let request = request.clone();
+        self.write(move |connection, now| async move { claim(connection, &request, now).await }.boxed()).await
+    }
+
+    async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
+        let after = after.map_or(String::new(), Topic::to_string);
+        self.read(move |connection, now| {
+            async move {
+                let names: Vec<String> = sqlx::query_scalar(include_str!("sql/due_topics.sql"))
+                    .bind(micros(now))
+                    .bind(after)
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(names.into_iter().map(Topic::from_stored).collect())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn next_due_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.earliest(include_str!("sql/next_due_at.sql")).await
+    }
+
+    async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
+        self.write(move |connection, now| async move { settle::settle(connection, &settlings, now).await }.boxed())
+            .await
+    }
+
+    async fn extend(&self, held: &[Extension], lease: Duration) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {
+        let held = held.to_vec();
+        self.write(move |connection, now| async move { extend(connection, &held, lease, now).await }.boxed()).await
+    }
+
+    async fn expire(&self, max_lost: u32, limit: u32) -> Result<Expired, StoreError> {
+        self.write(move |connection, now| settle::expire(connection, max_lost, limit, now).boxed()).await
+    }
+
+    async fn next_expiry_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.earliest(include_str!("sql/next_expiry_at.sql")).await
+    }
+}
+
+impl SqliteStore {
+    /// The instant that a statement without parameters answers.
+    pub(super) async fn earliest(&self, statement: &'static str) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let at: Option<i64> = sqlx::query_scalar(statement).fetch_one(connection).await.map_err(broken)?;
+                at.map(instant).transpose()
+            }
+            .boxed()
+        })
+        .await
+    }
+}
+
+/// A due task that a claim may take.
+struct Claimable {
+    line: i64,
+    topic: String,
+    priority: i32,
+    run_at: i64,
+    id: Uuid,
+    is_suspect: bool,
+}
+
+async fn claim(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+    now: DateTime<Utc>,
+) -> Result<Vec<Task>, StoreError> {
+    let mut slots: HashMap<&str, u32> = HashMap::new();
+    for want in request.wants.iter().filter(|want| want.slots > 0) {
+        slots.insert(want.topic.as_str(), want.slots);
+    }
+    let Some(most) = slots.values().copied().max() else { return Ok(Vec::new()) };
+    let mut suspects = match request.suspects {
+        Suspects::Any => u32::MAX,
+        Suspects::AtMost(suspects) => suspects,
+    };
+    let found = sqlx::query(include_str!("sql/claimable.sql"))
+        .bind(micros(now))
+        .bind(to_text(&slots.keys().collect::<Vec<_>>())?)
+        .bind(i64::from(most))
+        .bind(i64::from(suspects.min(most)))
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let mut claimable = Vec::with_capacity(found.len());
+    for row in &found {
+        let mut columns = Columns::of(row);
+        claimable.push(Claimable {
+            line: columns.take()?,
+            topic: columns.take()?,
+            priority: columns.take()?,
+            run_at: columns.take()?,
+            id: columns.take()?,
+            is_suspect: columns.take_count::<u32>()? > 0,
+        });
+    }
+    claimable.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
+    let mut lines = Vec::new();
+    for task in &claimable {
+        let Some(free) = slots.get_mut(task.topic.as_str()).filter(|free| **free > 0) else { continue };
+        if task.is_suspect {
+            let Some(fewer) = suspects.checked_sub(1) else { continue };
+            suspects = fewer;
+        }
+        *free -= 1;
+        lines.push(task.line);
+    }
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
+    let claimed = sqlx::query(include_str!("sql/claim.sql"))
+        .bind(micros(now))
+        .bind(to_text(&lines)?)
+        .bind(request.node.0)
+        .bind(micros_after(now, request.lease))
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
+    tasks.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
+    Ok(tasks)
+}
+
+async fn extend(
+    connection: &mut SqliteConnection,
+    held: &[Extension],
+    lease: Duration,
+    now: DateTime<Utc>,
+) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {
+    let rows: Vec<_> = held.iter().map(|lease| (Hex(lease.task_id.0), lease.epoch.0)).collect();
+    let expires_at = micros_after(now, lease);
+    let extended = sqlx::query(include_str!("sql/extend.sql"))
+        .bind(micros(now))
+        .bind(to_text(&rows)?)
+        .bind(expires_at)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let extended = extended
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok((TaskId(columns.take()?), Epoch(columns.take()?)))
+        })
+        .collect::<Result<HashSet<_>, StoreError>>()?;
+    let expires_at = instant(expires_at)?;
+    Ok(held.iter().map(|lease| extended.contains(&(lease.task_id, lease.epoch)).then_some(expires_at)).collect())
+}

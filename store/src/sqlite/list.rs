@@ -1,0 +1,127 @@
+//! Lists of tasks: only the filters that were given become conditions, so that each can use its index.
+
+use punctual_domain::id::TaskId;
+use punctual_domain::store::{Page, TaskFilter};
+use punctual_domain::task::TaskStatus;
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::rows::micros;
+
+pub(super) type Query = QueryBuilder<Sqlite>;
+
+/// The table a task is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Live,
+    Ended,
+}
+
+/// Tasks that match, newest first.
+pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
+    pages(filter, page, [include_str!("sql/live_tasks.sql"), include_str!("sql/ended_tasks.sql")])
+}
+
+/// Ids of tasks that match, newest first.
+pub(super) fn ids(filter: &TaskFilter, page: Page<TaskId>) -> Query {
+    pages(filter, page, ["SELECT id FROM punctual_tasks", "SELECT id FROM punctual_task_history"])
+}
+
+/// How many live tasks match.
+pub(super) fn count_live(filter: &TaskFilter) -> Query {
+    let mut query = Query::new("SELECT count(*) FROM punctual_tasks");
+    push_conditions(&mut query, filter, None);
+    query
+}
+
+/// How many of the ended tasks that match can be written again: of those that share a dedupe key one, and none if the
+/// key lives.
+pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
+    let mut query = Query::new(
+        "SELECT count(*) FILTER (WHERE dedupe_key IS NULL)
+            + count(DISTINCT json_array(topic, dedupe_key)) FILTER (WHERE dedupe_key IS NOT NULL)
+         FROM punctual_task_history AS h",
+    );
+    push_conditions(&mut query, filter, None);
+    query.push(
+        " AND NOT EXISTS (SELECT 1 FROM punctual_tasks AS t
+            WHERE t.topic = h.topic AND t.dedupe_key = h.dedupe_key AND t.dedupe_key IS NOT NULL)",
+    );
+    query
+}
+
+/// The same filter for live tasks only; `None` if it asks for none of them.
+pub(super) fn live_only(filter: &TaskFilter) -> Option<TaskFilter> {
+    only(filter, &[TaskStatus::Pending, TaskStatus::Running])
+}
+
+/// The same filter for failed tasks only; `None` if it asks for none of them.
+pub(super) fn failed_only(filter: &TaskFilter) -> Option<TaskFilter> {
+    only(filter, &[TaskStatus::Failed])
+}
+
+fn only(filter: &TaskFilter, allowed: &[TaskStatus]) -> Option<TaskFilter> {
+    let asked = |status: &TaskStatus| filter.status.is_empty() || filter.status.contains(status);
+    let status: Vec<_> = allowed.iter().copied().filter(asked).collect();
+    (!status.is_empty()).then(|| TaskFilter { status, ..filter.clone() })
+}
+
+fn pages(filter: &TaskFilter, page: Page<TaskId>, selects: [&'static str; 2]) -> Query {
+    let mut query = Query::new("");
+    let mut joined = "";
+    for (table, select) in [Table::Live, Table::Ended].into_iter().zip(selects) {
+        if asks_for(filter, table) {
+            // A half's own order and limit need a SELECT around them.
+            query.push(joined).push("SELECT * FROM (\n").push(select);
+            push_conditions(&mut query, filter, page.after);
+            query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
+            joined = " UNION ALL ";
+        }
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    query
+}
+
+/// Whether the filter's statuses reach into the table.
+fn asks_for(filter: &TaskFilter, table: Table) -> bool {
+    let has_ended = table == Table::Ended;
+    filter.status.is_empty() || filter.status.iter().any(|status| status.has_ended() == has_ended)
+}
+
+fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {
+    query.push(" WHERE true");
+    if let Some(after) = after {
+        query.push(" AND id < ").push_bind(after.0);
+    }
+    if !filter.status.is_empty() {
+        let mut names = query.push(" AND status IN (").separated(", ");
+        for status in &filter.status {
+            names.push_bind(status.as_str());
+        }
+        query.push(")");
+    }
+    for (condition, wanted) in [
+        (" AND topic = ", filter.topic.as_ref().map(|topic| topic.as_str())),
+        (" AND owner_id = ", filter.owner_id.as_deref()),
+        (" AND tenant_id = ", filter.tenant_id.as_deref()),
+        (" AND correlation_id = ", filter.correlation_id.as_deref()),
+    ] {
+        if let Some(wanted) = wanted {
+            query.push(condition).push_bind(wanted.to_owned());
+        }
+    }
+    if let Some(client_request_id) = &filter.client_request_id {
+        query
+            .push(" AND id = (SELECT c.id FROM punctual_client_requests AS c WHERE c.client_request_id = ")
+            .push_bind(client_request_id.clone())
+            .push(")");
+    }
+    if let Some(schedule_id) = filter.schedule_id {
+        query.push(" AND schedule_id = ").push_bind(schedule_id.0);
+    }
+    if let Some(from) = filter.run_at.from {
+        query.push(" AND run_at >= ").push_bind(micros(from));
+    }
+    if let Some(to) = filter.run_at.to {
+        query.push(" AND run_at < ").push_bind(micros(to));
+    }
+}

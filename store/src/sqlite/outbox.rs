@@ -1,0 +1,187 @@
+//! Messages on their way out.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use punctual_domain::id::{Epoch, MessageId};
+use punctual_domain::outbox::{Message, MessageStatus, NewMessage, Sending};
+use punctual_domain::store::{Outbox, Page, Posted, StoreError};
+use sqlx::sqlite::SqliteConnection;
+
+use super::list::Query;
+use super::rows::{self, Columns, Hex, micros, micros_after};
+use super::{SqliteStore, broken};
+use crate::text::to_text;
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn post(&self, messages: Vec<NewMessage>) -> Result<Vec<Posted>, StoreError> {
+        self.write(move |connection, now| async move { post(connection, &messages, now).await }.boxed()).await
+    }
+
+    async fn take_messages(&self, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
+        self.write(move |connection, now| {
+            async move {
+                let taken = sqlx::query(include_str!("sql/take_messages.sql"))
+                    .bind(micros(now))
+                    .bind(micros_after(now, lease))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                let mut messages = taken.iter().map(rows::message).collect::<Result<Vec<_>, _>>()?;
+                messages.sort_unstable_by_key(|message| message.id);
+                Ok(messages)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn record_sending(&self, id: MessageId, epoch: Epoch, sending: &Sending) -> Result<bool, StoreError> {
+        let sending = sending.clone();
+        self.write(move |connection, now| async move { record(connection, id, epoch, sending, now).await }.boxed())
+            .await
+    }
+
+    async fn next_message_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.earliest(include_str!("sql/next_message_at.sql")).await
+    }
+
+    async fn message(&self, id: MessageId) -> Result<Option<Message>, StoreError> {
+        const BY_ID: &str = concat!(include_str!("sql/messages.sql"), "WHERE id = ?1");
+        self.read(move |connection, _| {
+            async move {
+                let row = sqlx::query(BY_ID).bind(id.0).fetch_optional(connection).await.map_err(broken)?;
+                row.as_ref().map(rows::message).transpose()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn messages(&self, status: Option<MessageStatus>, page: Page<MessageId>) -> Result<Vec<Message>, StoreError> {
+        let mut query = Query::new(include_str!("sql/messages.sql"));
+        query.push("WHERE true");
+        if let Some(status) = status {
+            query.push(" AND status = ").push_bind(status.as_str());
+        }
+        if let Some(after) = page.after {
+            query.push(" AND id < ").push_bind(after.0);
+        }
+        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        self.read(move |connection, _| {
+            async move {
+                let found = query.build().fetch_all(connection).await.map_err(broken)?;
+                found.iter().map(rows::message).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
+        self.write(move |connection, now| {
+            async move {
+                let retried = sqlx::query(
+                    "UPDATE punctual_outbox SET status = 'pending', next_attempt_at = ?2, completed_at = NULL
+                     WHERE id = ?1 AND status = 'failed'",
+                )
+                .bind(id.0)
+                .bind(micros(now))
+                .execute(connection)
+                .await
+                .map_err(broken)?;
+                Ok(retried.rows_affected() > 0)
+            }
+            .boxed()
+        })
+        .await
+    }
+}
+
+async fn post(
+    connection: &mut SqliteConnection,
+    messages: &[NewMessage],
+    now: DateTime<Utc>,
+) -> Result<Vec<Posted>, StoreError> {
+    let keys: Vec<_> = messages.iter().map(|message| message.dedupe_key.as_str()).collect();
+    let found = sqlx::query(include_str!("sql/known_messages.sql"))
+        .bind(to_text(&keys)?)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let mut known: HashMap<String, (MessageId, Option<String>)> = HashMap::new();
+    for row in &found {
+        let mut columns = Columns::of(row);
+        known.insert(columns.take()?, (MessageId(columns.take()?), columns.take()?));
+    }
+    let mut posted = Vec::with_capacity(messages.len());
+    let mut rows = Vec::new();
+    for message in messages {
+        let NewMessage { id, dedupe_key, transport, recipient, body } = message;
+        if let Some((id, provider_id)) = known.get(dedupe_key) {
+            posted.push(Posted::Known { id: *id, provider_id: provider_id.clone() });
+            continue;
+        }
+        known.insert(dedupe_key.clone(), (*id, None));
+        rows.push((Hex(id.0), dedupe_key, transport, recipient, body.as_str()));
+        posted.push(Posted::New(*id));
+    }
+    if !rows.is_empty() {
+        let rows = to_text(&rows)?;
+        sqlx::query(include_str!("sql/insert_messages.sql"))
+            .bind(&rows)
+            .bind(micros(now))
+            .execute(&mut *connection)
+            .await
+            .map_err(broken)?;
+        sqlx::query(include_str!("sql/insert_message_keys.sql"))
+            .bind(rows)
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
+    Ok(posted)
+}
+
+async fn record(
+    connection: &mut SqliteConnection,
+    id: MessageId,
+    epoch: Epoch,
+    sending: Sending,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
+    let completed_at = Some(micros(now));
+    let (status, provider_id, error, next_attempt_at, completed_at) = match sending {
+        Sending::Sent { provider_id } => (MessageStatus::Sent, provider_id, None, None, completed_at),
+        Sending::Retried { error, after } => {
+            (MessageStatus::Pending, None, Some(error), Some(micros_after(now, after)), None)
+        }
+        Sending::Failed { error } => (MessageStatus::Failed, None, Some(error), None, completed_at),
+    };
+    let key: Option<String> = sqlx::query_scalar(include_str!("sql/record_sending.sql"))
+        .bind(id.0)
+        .bind(epoch.0)
+        .bind(status.as_str())
+        .bind(&provider_id)
+        .bind(error)
+        .bind(next_attempt_at)
+        .bind(completed_at)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let Some(key) = key else { return Ok(false) };
+    if let Some(provider_id) = provider_id {
+        sqlx::query("UPDATE punctual_outbox_keys SET provider_id = ?2 WHERE dedupe_key = ?1")
+            .bind(key)
+            .bind(provider_id)
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
+    Ok(true)
+}

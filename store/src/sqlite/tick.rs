@@ -1,0 +1,301 @@
+//! Ticking: due schedules become fires and tasks, in one transaction of the writer.
+//!
+//! The transaction has to know what the caller decides, and the caller's decision may borrow what the writer cannot
+//! hold. So the transaction stays with the writer and the decision with the caller: the due schedules travel to the
+//! caller, its decisions travel back, and nobody else writes in between. A caller that goes away meanwhile ends the
+//! transaction without a change.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use punctual_domain::fire::{Disposition, DueSchedule, FireKind, NewFire, Tick};
+use punctual_domain::id::{FireId, ScheduleId, TaskId};
+use punctual_domain::store::{Decide, StoreError, Ticked};
+use punctual_domain::task::NewTask;
+use sqlx::sqlite::SqliteConnection;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::rows::{self, Columns, Hex, micros};
+use super::{SqliteStore, broken, schedules, settle, tasks};
+use crate::text::to_text;
+
+/// A due schedule with what was decided about it.
+type Decided = Vec<(DueSchedule, Option<Tick>)>;
+
+pub(super) async fn tick(store: &SqliteStore, limit: u32, decide: &Decide) -> Result<Ticked, StoreError> {
+    let (to_caller, due) = oneshot::channel::<(Vec<DueSchedule>, DateTime<Utc>)>();
+    let (to_writer, decided) = oneshot::channel::<Decided>();
+    let deadline = store.deadline;
+    let writing = store.write(move |connection, now| {
+        async move {
+            let due = due_schedules(connection, limit, now).await?;
+            if due.is_empty() || to_caller.send((due, now)).is_err() {
+                return Ok(Ticked::default());
+            }
+            match tokio::time::timeout(deadline, decided).await {
+                Ok(Ok(decided)) => apply(connection, decided, now).await,
+                Ok(Err(_)) | Err(_) => Ok(Ticked::default()),
+            }
+        }
+        .boxed()
+    });
+    let deciding = async {
+        // Nothing comes when nothing is due, or when the write failed before.
+        if let Ok((due, now)) = due.await {
+            let decided = due
+                .into_iter()
+                .map(|due| {
+                    let tick = decide(&due, now);
+                    (due, tick)
+                })
+                .collect();
+            let _ = to_writer.send(decided);
+        }
+    };
+    tokio::pin!(writing);
+    tokio::select! {
+        ticked = &mut writing => ticked,
+        () = deciding => writing.await,
+    }
+}
+
+async fn due_schedules(
+    connection: &mut SqliteConnection,
+    limit: u32,
+    now: DateTime<Utc>,
+) -> Result<Vec<DueSchedule>, StoreError> {
+    const DUE: &str = concat!(
+        include_str!("sql/schedules.sql"),
+        "INDEXED BY punctual_schedules_next\n",
+        "WHERE next_fire_at <= ?1 AND next_fire_at IS NOT NULL AND enabled\n",
+        "ORDER BY next_fire_at, id LIMIT ?2"
+    );
+    let found =
+        sqlx::query(DUE).bind(micros(now)).bind(i64::from(limit)).fetch_all(&mut *connection).await.map_err(broken)?;
+    let due = found.iter().map(rows::schedule).collect::<Result<Vec<_>, _>>()?;
+    if due.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut live = live_tasks(connection, due.iter().map(|schedule| schedule.id)).await?;
+    let calendars = if due.iter().any(|schedule| !schedule.definition.exclude_calendars.is_empty()) {
+        schedules::calendars(connection).await?
+    } else {
+        Vec::new()
+    };
+    Ok(due
+        .into_iter()
+        .map(|schedule| {
+            let named = &schedule.definition.exclude_calendars;
+            DueSchedule {
+                live_tasks: live.remove(&schedule.id).unwrap_or_default(),
+                calendars: calendars.iter().filter(|calendar| named.contains(&calendar.name)).cloned().collect(),
+                schedule,
+            }
+        })
+        .collect())
+}
+
+async fn live_tasks(
+    connection: &mut SqliteConnection,
+    ids: impl Iterator<Item = ScheduleId>,
+) -> Result<HashMap<ScheduleId, u64>, StoreError> {
+    let counted = sqlx::query(include_str!("sql/live_tasks_of_schedules.sql"))
+        .bind(to_text(&ids.map(|id| Hex(id.0)).collect::<Vec<_>>())?)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    counted
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok((ScheduleId(columns.take()?), columns.take_count()?))
+        })
+        .collect()
+}
+
+async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTime<Utc>) -> Result<Ticked, StoreError> {
+    let mut ticked = Ticked::default();
+    let mut fires = Vec::new();
+    let mut cancelling = HashSet::new();
+    let mut moves = Vec::new();
+    for (due, tick) in decided {
+        let Some(tick) = tick else { continue };
+        let Tick { fires: new, cancel_previous, next_fire_at, fired_through, tz_version } = tick;
+        let schedule = due.schedule;
+        ticked.schedules += 1;
+        for fire in new {
+            if schedule.fired_through.is_some_and(|through| fire.scheduled_at <= through) {
+                ticked.lost_races += 1;
+            } else {
+                fires.push(Fire { schedule_id: schedule.id, fire, tz_version: tz_version.clone() });
+            }
+        }
+        if cancel_previous {
+            cancelling.insert(schedule.id);
+        }
+        moves.push((schedule.id, next_fire_at, fired_through));
+    }
+    let asked = fires.len();
+    let fires = leave_out_known(connection, FireKind::Schedule, fires).await?;
+    ticked.lost_races += (asked - fires.len()) as u64;
+    let mut made: HashMap<ScheduleId, u64> = HashMap::new();
+    for Fire { schedule_id, fire, .. } in &fires {
+        match &fire.disposition {
+            Disposition::Fired(_) => {
+                *made.entry(*schedule_id).or_default() += 1;
+                ticked.fired += 1;
+            }
+            Disposition::Skipped { count, .. } => ticked.skipped += count,
+        }
+    }
+    // Only a fire that is really made cancels what went before it.
+    cancelling.retain(|id| made.contains_key(id));
+    cancel_live_tasks(connection, &cancelling, now).await?;
+    write_fires(connection, FireKind::Schedule, fires, now).await?;
+
+    let moves: Vec<_> = moves
+        .into_iter()
+        .map(|(id, next_fire_at, fired_through)| {
+            let made = made.get(&id).copied().unwrap_or_default();
+            (Hex(id.0), next_fire_at.map(micros), micros(fired_through), made)
+        })
+        .collect();
+    if !moves.is_empty() {
+        sqlx::query(include_str!("sql/move_schedules.sql"))
+            .bind(to_text(&moves)?)
+            .bind(micros(now))
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
+    Ok(ticked)
+}
+
+/// Writes fires of a kind that leaves the schedule's next instant alone; answers those that were not there yet.
+pub(super) async fn add_fires(
+    connection: &mut SqliteConnection,
+    schedule_id: ScheduleId,
+    kind: FireKind,
+    fires: Vec<NewFire>,
+    tz_version: &str,
+    now: DateTime<Utc>,
+) -> Result<Vec<FireId>, StoreError> {
+    let fires = fires.into_iter().map(|fire| Fire { schedule_id, fire, tz_version: tz_version.to_owned() }).collect();
+    let fires = leave_out_known(connection, kind, fires).await?;
+    let ids = fires.iter().map(|fire| fire.fire.id).collect();
+    let made = fires.iter().filter(|fire| matches!(fire.fire.disposition, Disposition::Fired(_))).count();
+    write_fires(connection, kind, fires, now).await?;
+    if made > 0 {
+        sqlx::query(include_str!("sql/note_fired.sql"))
+            .bind(schedule_id.0)
+            .bind(made as i64)
+            .bind(micros(now))
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
+    Ok(ids)
+}
+
+/// A fire on its way to its row.
+struct Fire {
+    schedule_id: ScheduleId,
+    fire: NewFire,
+    tz_version: String,
+}
+
+/// The fires whose place is free; of two with the same place, the first.
+async fn leave_out_known(
+    connection: &mut SqliteConnection,
+    kind: FireKind,
+    fires: Vec<Fire>,
+) -> Result<Vec<Fire>, StoreError> {
+    if fires.is_empty() {
+        return Ok(fires);
+    }
+    let places: Vec<_> = fires.iter().map(|fire| (Hex(fire.schedule_id.0), micros(fire.fire.scheduled_at))).collect();
+    let known = sqlx::query(include_str!("sql/known_fires.sql"))
+        .bind(to_text(&places)?)
+        .bind(kind.as_str())
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let mut taken = known
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok((ScheduleId(columns.take()?), columns.take()?))
+        })
+        .collect::<Result<HashSet<(ScheduleId, i64)>, StoreError>>()?;
+    Ok(fires.into_iter().filter(|fire| taken.insert((fire.schedule_id, micros(fire.fire.scheduled_at)))).collect())
+}
+
+async fn cancel_live_tasks(
+    connection: &mut SqliteConnection,
+    of: &HashSet<ScheduleId>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    if of.is_empty() {
+        return Ok(());
+    }
+    let live: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM punctual_tasks WHERE schedule_id IN (SELECT unhex(value) FROM json_each(?1))",
+    )
+    .bind(to_text(&of.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(broken)?;
+    settle::cancel(connection, &live.into_iter().map(TaskId).collect::<Vec<_>>(), now).await?;
+    Ok(())
+}
+
+/// Writes the tasks of fires, then the fires.
+async fn write_fires(
+    connection: &mut SqliteConnection,
+    kind: FireKind,
+    fires: Vec<Fire>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    if fires.is_empty() {
+        return Ok(());
+    }
+    let mut new: Vec<NewTask> = Vec::new();
+    let mut rows = Vec::with_capacity(fires.len());
+    for Fire { schedule_id, fire, tz_version } in fires {
+        let (reason, until, count, task) = match fire.disposition {
+            Disposition::Fired(task) => {
+                new.push(*task);
+                (None, None, 1, Some(new.len() - 1))
+            }
+            Disposition::Skipped { reason, until, count } => (Some(reason.as_str()), Some(micros(until)), count, None),
+        };
+        rows.push((
+            Hex(fire.id.0),
+            Hex(schedule_id.0),
+            micros(fire.scheduled_at),
+            reason,
+            until,
+            count,
+            tz_version,
+            task,
+        ));
+    }
+    let created = tasks::insert(connection, new, now).await?;
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(id, schedule_id, scheduled_at, reason, until, count, tz_version, task)| {
+            let task_id = task.and_then(|i| created.get(i)).map(|created| Hex(created.task().id.0));
+            (id, schedule_id, scheduled_at, reason, until, count, tz_version, task_id)
+        })
+        .collect();
+    sqlx::query(include_str!("sql/insert_fires.sql"))
+        .bind(to_text(&rows)?)
+        .bind(kind.as_str())
+        .bind(micros(now))
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Definitions of topics.
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use punctual_domain::store::{StoreError, Topics};
+use punctual_domain::topic::{TopicDefinition, TopicPattern};
+use sqlx::sqlite::SqliteConnection;
+
+use super::rows::Columns;
+use super::{SqliteStore, broken};
+use crate::text::{from_text, to_text};
+
+#[async_trait]
+impl Topics for SqliteStore {
+    async fn put_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
+        let text = to_text(definition)?;
+        let name = definition.name.as_str().to_owned();
+        self.write(move |connection, _| {
+            async move {
+                let updated = sqlx::query("UPDATE punctual_topics SET definition = ?2 WHERE name = ?1")
+                    .bind(&name)
+                    .bind(&text)
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                if updated.rows_affected() > 0 {
+                    return Ok(false);
+                }
+                sqlx::query("INSERT INTO punctual_topics (name, definition) VALUES (?1, ?2)")
+                    .bind(name)
+                    .bind(text)
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError> {
+        self.read(|connection, _| definitions(connection).boxed()).await
+    }
+
+    async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
+        let name = name.as_str().to_owned();
+        self.write(move |connection, _| {
+            async move {
+                let deleted = sqlx::query("DELETE FROM punctual_topics WHERE name = ?1")
+                    .bind(name)
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(deleted.rows_affected() > 0)
+            }
+            .boxed()
+        })
+        .await
+    }
+}
+
+/// All definitions, by name.
+pub(super) async fn definitions(connection: &mut SqliteConnection) -> Result<Vec<TopicDefinition>, StoreError> {
+    let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    found
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            let name = TopicPattern::from_stored(columns.take::<&str>()?);
+            Ok(TopicDefinition { name, ..from_text("a topic's definition", columns.take()?)? })
+        })
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! What keeps the store small, and what can be counted in it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use punctual_domain::event::{Event, EventKind};
+use punctual_domain::store::{Counts, Depth, Pruned, StoreError, Upkeep};
+use punctual_domain::topic::{Topic, TopicDefinition};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use uuid::Uuid;
+
+use super::rows::{Columns, Hex, instant, micros, micros_before};
+use super::tasks::ANSWERS_KEPT;
+use super::{SqliteStore, broken, topics};
+use crate::text::to_text;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[async_trait]
+impl Upkeep for SqliteStore {
+    async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
+        // Looked up beside the writer: what ended never changes, and looking may take longer than removing.
+        let ids = self.read(move |connection, now| prunable_tasks(connection, keep, limit, now).boxed()).await?;
+        self.write(move |connection, now| async move { prune(connection, ids, keep, limit, now).await }.boxed()).await
+    }
+
+    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/events.sql"))
+                    .bind(micros(since))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found.iter().map(event).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        self.read(|connection, now| counts(connection, now).boxed()).await
+    }
+}
+
+async fn prunable_tasks(
+    connection: &mut SqliteConnection,
+    keep: Duration,
+    limit: u32,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, StoreError> {
+    let definitions = topics::definitions(connection).await?;
+    let mut own = Vec::new();
+    if definitions.iter().any(|definition| definition.retention_days.is_some()) {
+        let names: Vec<String> = sqlx::query_scalar(include_str!("sql/topics_of_history.sql"))
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(broken)?;
+        for topic in names.into_iter().map(Topic::from_stored) {
+            let definition = TopicDefinition::for_topic(&definitions, &topic);
+            if let Some(days) = definition.and_then(|definition| definition.retention_days) {
+                own.push((topic, micros_before(now, DAY * days)));
+            }
+        }
+    }
+    sqlx::query_scalar(include_str!("sql/prunable_tasks.sql"))
+        .bind(to_text(&own)?)
+        .bind(micros_before(now, keep))
+        .bind(i64::from(limit))
+        .fetch_all(connection)
+        .await
+        .map_err(broken)
+}
+
+async fn prune(
+    connection: &mut SqliteConnection,
+    ids: Vec<Uuid>,
+    keep: Duration,
+    limit: u32,
+    now: DateTime<Utc>,
+) -> Result<Pruned, StoreError> {
+    let mut tasks = 0;
+    if !ids.is_empty() {
+        let ids = to_text(&ids.into_iter().map(Hex).collect::<Vec<_>>())?;
+        sqlx::query(include_str!("sql/prune_attempts.sql"))
+            .bind(&ids)
+            .execute(&mut *connection)
+            .await
+            .map_err(broken)?;
+        let removed = sqlx::query(include_str!("sql/prune_tasks.sql")).bind(ids).execute(&mut *connection).await;
+        tasks = removed.map_err(broken)?.rows_affected();
+    }
+    let mut removed = [0; 3];
+    for (removed, (statement, before)) in removed.iter_mut().zip([
+        (include_str!("sql/prune_fires.sql"), keep),
+        (include_str!("sql/prune_messages.sql"), keep),
+        (include_str!("sql/prune_answers.sql"), ANSWERS_KEPT),
+    ]) {
+        let removal = sqlx::query(statement).bind(micros_before(now, before)).bind(i64::from(limit));
+        *removed = removal.execute(&mut *connection).await.map_err(broken)?.rows_affected();
+    }
+    let [fires, messages, answers] = removed;
+    Ok(Pruned { tasks, fires, messages, answers })
+}
+
+async fn counts(connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<Counts, StoreError> {
+    let due = sqlx::query(include_str!("sql/count_due.sql"))
+        .bind(micros(now))
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let due = due
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok(Depth { topic: columns.take()?, of_schedules: columns.take()?, tasks: columns.take_count()? })
+        })
+        .collect::<Result<_, StoreError>>()?;
+    let row =
+        sqlx::query(include_str!("sql/counts.sql")).bind(micros(now)).fetch_one(connection).await.map_err(broken)?;
+    let mut columns = Columns::of(&row);
+    Ok(Counts {
+        due,
+        running: columns.take_count()?,
+        outbox: columns.take_count()?,
+        schedules: columns.take_count()?,
+        schedule_lag: match columns.take::<Option<i64>>()? {
+            Some(overdue) => (now - instant(overdue)?).to_std().unwrap_or_default(),
+            None => Duration::ZERO,
+        },
+    })
+}
+
+/// A row of `events.sql`.
+fn event(row: &SqliteRow) -> Result<Event, StoreError> {
+    let mut columns = Columns::of(row);
+    let has_ended: bool = columns.take()?;
+    let at = columns.take_instant()?;
+    let attempt = columns.take_count()?;
+    let task = columns.take_task()?;
+    let kind = if has_ended {
+        EventKind::of_end(task.status)
+            .ok_or_else(|| StoreError::Broken(format!("the ended task {} has the status {:?}", task.id, task.status)))?
+    } else {
+        EventKind::Arrived
+    };
+    Ok(Event { kind, at, attempt, task })
+}

@@ -1,0 +1,227 @@
+//! The one writer: every change of the database goes through one connection, and what waits is committed together.
+//!
+//! Callers send jobs and wait. The writer takes everything that is waiting, runs it in one transaction, each job inside
+//! a savepoint of its own, commits once, and only then answers anybody: one flush to disk for many callers.
+//!
+//! - A job that fails is rolled back alone; its neighbours are not hurt.
+//! - If the transaction itself fails (disk full, an I/O error, the file locked by a stranger), every job of it is
+//!   answered with `Unavailable`, and the writer opens its connection anew.
+//! - A job whose caller has gone is not begun. One that was begun runs to its end.
+//! - The queue is bounded: a caller waits for a place.
+
+use std::fs::File;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use punctual_domain::store::StoreError;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Now, broken};
+
+/// How many jobs may wait.
+const QUEUE: usize = 1024;
+/// How many jobs share a transaction at the most.
+const BATCH: usize = 256;
+
+/// The callers' side.
+#[derive(Clone)]
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Box<dyn Job>>,
+}
+
+impl Writer {
+    /// Starts the writer on a connection that was opened and checked; `lock` is kept for as long as it lives.
+    pub(super) fn start(line: Line, now: Arc<Now>, lock: Option<File>) -> Self {
+        let (jobs, waiting) = mpsc::channel(QUEUE);
+        tokio::spawn(serve(waiting, line, now, lock));
+        Self { jobs }
+    }
+
+    /// Runs `work` in a transaction, and answers once it is committed.
+    pub(super) async fn run<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        let (caller, answer) = oneshot::channel();
+        let stopped = || StoreError::Unavailable("the writer has stopped".into());
+        let call = Call { work: Some(work), outcome: None, caller };
+        self.jobs.send(Box::new(call)).await.map_err(|_| stopped())?;
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+/// The writer's connection, and how to open it again.
+pub(super) struct Line {
+    connection: Option<SqliteConnection>,
+    /// `None` for a database in memory: it lives and dies with its connection.
+    reopen: Option<SqliteConnectOptions>,
+}
+
+impl Line {
+    pub(super) fn to_file(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
+        Self { connection: Some(connection), reopen: Some(options) }
+    }
+
+    pub(super) fn in_memory(connection: SqliteConnection) -> Self {
+        Self { connection: Some(connection), reopen: None }
+    }
+
+    async fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        if self.connection.is_none()
+            && let Some(options) = &self.reopen
+        {
+            self.connection = Some(options.connect().await.map_err(broken)?);
+            tracing::info!("the database was opened again");
+        }
+        self.connection.as_mut().ok_or_else(|| StoreError::Unavailable("the connection is gone".into()))
+    }
+
+    /// Leaves a transaction that failed.
+    async fn give_up(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        // SQLite may have rolled back by itself; then there is nothing left to roll back.
+        let _ = execute(&mut connection, "ROLLBACK").await;
+        if self.reopen.is_none() {
+            self.connection = Some(connection);
+        } else {
+            let _ = connection.close().await;
+        }
+    }
+
+    async fn close(self) {
+        if let Some(connection) = self.connection {
+            let _ = connection.close().await;
+        }
+    }
+}
+
+/// A piece of work whose answer waits for the commit.
+trait Job: Send {
+    /// Whether somebody still waits for it.
+    fn is_wanted(&self) -> bool;
+
+    /// Does the work and keeps its answer.
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection, now: DateTime<Utc>) -> BoxFuture<'c, Verdict>;
+
+    /// Answers, with the kept answer if the transaction was committed.
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// What becomes of a job's changes.
+enum Verdict {
+    Keep,
+    RollBack,
+    /// The connection is in trouble, and the whole transaction with it.
+    GiveUp(StoreError),
+}
+
+struct Call<T, W> {
+    work: Option<W>,
+    outcome: Option<Result<T, StoreError>>,
+    caller: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W> Job for Call<T, W>
+where
+    T: Send + 'static,
+    W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+{
+    fn is_wanted(&self) -> bool {
+        !self.caller.is_closed()
+    }
+
+    fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection, now: DateTime<Utc>) -> BoxFuture<'c, Verdict> {
+        let Some(work) = self.work.take() else { return futures::future::ready(Verdict::RollBack).boxed() };
+        async move {
+            let outcome = AssertUnwindSafe(async move { work(connection, now).await })
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|_| Err(StoreError::Broken("a write panicked".into())));
+            let verdict = match &outcome {
+                Ok(_) => Verdict::Keep,
+                Err(StoreError::Unavailable(reason)) => Verdict::GiveUp(StoreError::Unavailable(reason.clone())),
+                Err(_) => Verdict::RollBack,
+            };
+            self.outcome = Some(outcome);
+            verdict
+        }
+        .boxed()
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+        let outcome = match (committed, self.outcome) {
+            (Ok(()), Some(outcome)) => outcome,
+            (Ok(()), None) => Err(StoreError::Broken("a write was not run".into())),
+            (Err(error), _) => Err(error),
+        };
+        // Nobody there any more: the answer is not needed.
+        let _ = self.caller.send(outcome);
+    }
+}
+
+async fn serve(mut waiting: mpsc::Receiver<Box<dyn Job>>, mut line: Line, now: Arc<Now>, lock: Option<File>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        batch.retain(|job| job.is_wanted());
+        let committed = if batch.is_empty() { Ok(()) } else { commit_together(&mut line, &mut batch, &now).await };
+        if let Err(error) = &committed {
+            tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
+            line.give_up().await;
+        }
+        for job in batch.drain(..) {
+            job.answer(committed.clone());
+        }
+    }
+    line.close().await;
+    // Another process may open the file only now.
+    drop(lock);
+}
+
+async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now) -> Result<(), StoreError> {
+    let connection = line.connection().await?;
+    begin(connection).await?;
+    if let [job] = batch {
+        // The transaction is its savepoint.
+        return match job.run(connection, now.now()).await {
+            Verdict::Keep => commit(connection).await,
+            Verdict::RollBack => execute(connection, "ROLLBACK").await,
+            Verdict::GiveUp(error) => Err(error),
+        };
+    }
+    for job in batch.iter_mut().filter(|job| job.is_wanted()) {
+        execute(connection, "SAVEPOINT job").await?;
+        match job.run(connection, now.now()).await {
+            Verdict::Keep => execute(connection, "RELEASE job").await?,
+            Verdict::RollBack => {
+                execute(connection, "ROLLBACK TO job").await?;
+                execute(connection, "RELEASE job").await?;
+            }
+            Verdict::GiveUp(error) => return Err(error),
+        }
+    }
+    commit(connection).await
+}
+
+async fn begin(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    execute(connection, "BEGIN IMMEDIATE").await
+}
+
+async fn commit(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    execute(connection, "COMMIT").await
+}
+
+/// Runs a statement about the transaction itself: if that fails, nothing of it was written.
+async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {
+    sqlx::query(statement).execute(connection).await.map(drop).map_err(|error| match broken(error) {
+        StoreError::Broken(reason) => StoreError::Unavailable(reason),
+        error => error,
+    })
+}
