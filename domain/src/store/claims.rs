@@ -21,8 +21,8 @@ pub trait Claims: Send + Sync {
     /// Topics that have a due task, at most `limit`, in name order, beginning after `after`.
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError>;
 
-    /// The earliest instant at which a pending task is, was or becomes due.
-    async fn next_due_at(&self) -> Result<Option<DateTime<Utc>>, StoreError>;
+    /// The earliest instant after `after` at which a pending task is due.
+    async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError>;
 
     /// Settles running tasks, each by its epoch; answers in the order given.
     ///

@@ -23,4 +23,6 @@ pub use interval::{Interval, IntervalError};
 pub use recurrence::{NextFire, Note, Recurrence};
 pub use resolve::{DstFold, DstGap, DstPolicy, Resolution};
 pub use zone::Zone;
-pub use zone_database::{ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError};
+pub use zone_database::{
+    ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError,
+};

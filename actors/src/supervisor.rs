@@ -1,0 +1,372 @@
+//! The Supervisor: the tree, who restarts, how often, and the order of stopping.
+//!
+//! - Start order: Settler, Claimer, Reconciler; Dispatchers as the Claimer finds topics.
+//! - One for one: what fails is started again by itself, after a wait that doubles while failures are close together.
+//!   A Dispatcher is not restarted but forgotten: the Claimer asks for it again when its topic has due tasks.
+//! - The budget: more than 10 failures in a minute end the tree, and with it the process, so that the platform starts
+//!   it afresh. A store that is away is no failure; actors wait for it.
+//! - Drain order: Claimer and Reconciler stop; Dispatchers finish what runs until the deadline and hand the rest back;
+//!   the Settler writes what is left.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use punctual_domain::id::TaskId;
+use punctual_domain::topic::Topic;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use tokio::time::Instant;
+
+use crate::Deps;
+use crate::claimer::{Claimer, ClaimerMessage};
+use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
+use crate::reconciler::{Reconciler, ReconcilerMessage};
+use crate::serving::Server;
+use crate::settler::{Settler, SettlerMessage};
+
+/// More failures than this within [`BUDGET_TIME`] end the tree.
+const BUDGET: usize = 10;
+const BUDGET_TIME: Duration = Duration::from_secs(60);
+/// The wait before a failed actor starts again, doubled for each failure within the budget's time.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// How long after the hand-back Dispatchers may take to end; blocking handlers can ignore every signal.
+const HAND_BACK_TIME: Duration = Duration::from_millis(1_500);
+/// How long the last outcomes may take to be written.
+const FLUSH_TIME_MS: u64 = 10_000;
+
+pub(crate) enum SupervisorMessage {
+    /// Start a Dispatcher for a topic.
+    Serve { topic: Topic, server: Server },
+    /// Start a failed actor again.
+    Restart(Child),
+    /// Tasks may be due that were not.
+    TasksWritten,
+    /// A running task was cancelled.
+    TaskCancelled(TaskId),
+    /// Definitions of topics changed.
+    TopicsChanged,
+    /// What is everybody doing?
+    Status(RpcReplyPort<Vec<ActorStatus>>),
+    /// Stop in order.
+    Drain { within: Duration },
+    /// The drain's deadline has passed.
+    HandBack,
+    /// Whoever has not ended by now will not.
+    Flush,
+    /// The last outcomes are written.
+    Flushed,
+}
+
+/// The actors there is one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Child {
+    Settler,
+    Claimer,
+    Reconciler,
+}
+
+impl Child {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Settler => "settler",
+            Self::Claimer => "claimer",
+            Self::Reconciler => "reconciler",
+        }
+    }
+}
+
+/// What is known of an actor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActorStatus {
+    /// Its name: `claimer`, or `dispatcher mail`.
+    pub name: String,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Why it last failed.
+    pub last_error: Option<String>,
+}
+
+pub(crate) struct Supervisor;
+
+pub(crate) struct State {
+    deps: Deps,
+    settler: ActorRef<SettlerMessage>,
+    claimer: ActorRef<ClaimerMessage>,
+    reconciler: ActorRef<ReconcilerMessage>,
+    dispatchers: HashMap<Topic, ActorRef<DispatcherMessage>>,
+    failures: VecDeque<Instant>,
+    history: HashMap<Child, (u64, String)>,
+    phase: Phase,
+}
+
+/// How far stopping has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Draining,
+    Flushing,
+}
+
+impl Actor for Supervisor {
+    type Msg = SupervisorMessage;
+    type State = State;
+    type Arguments = Deps;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SupervisorMessage>,
+        deps: Deps,
+    ) -> Result<State, ActorProcessingErr> {
+        let cell = myself.get_cell();
+        let settler = start_settler(&deps, cell.clone()).await?;
+        let claimer = start_claimer(&deps, &myself).await?;
+        let reconciler = start_reconciler(&deps, &myself).await?;
+        Ok(State {
+            deps,
+            settler,
+            claimer,
+            reconciler,
+            dispatchers: HashMap::new(),
+            failures: VecDeque::new(),
+            history: HashMap::new(),
+            phase: Phase::Running,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SupervisorMessage>,
+        message: SupervisorMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SupervisorMessage::Serve { topic, server } => serve(&myself, state, topic, server).await?,
+            SupervisorMessage::Restart(child) => restart(&myself, state, child).await?,
+            SupervisorMessage::TasksWritten => tell_claimer(state, ClaimerMessage::Look),
+            SupervisorMessage::TopicsChanged => tell_claimer(state, ClaimerMessage::TopicsChanged),
+            SupervisorMessage::TaskCancelled(id) => {
+                tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
+            }
+            SupervisorMessage::Status(reply) => {
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(status(state));
+            }
+            SupervisorMessage::Drain { within } => drain(&myself, state, within).await,
+            SupervisorMessage::HandBack => {
+                tell_dispatchers(state, || DispatcherMessage::HandBack);
+                later(&myself, HAND_BACK_TIME, SupervisorMessage::Flush);
+            }
+            SupervisorMessage::Flush => flush(&myself, state),
+            SupervisorMessage::Flushed => myself.stop(None),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<SupervisorMessage>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(actor, error) => failed(&myself, state, &actor, &error.to_string()),
+            SupervisionEvent::ActorTerminated(actor, _, _) => forget_dispatcher(&myself, state, actor.get_id()),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn start_settler(deps: &Deps, supervisor: ActorCell) -> Result<ActorRef<SettlerMessage>, ActorProcessingErr> {
+    let settler = Settler { store: deps.store.clone(), clock: deps.clock.clone() };
+    Ok(Actor::spawn_linked(None, settler, (), supervisor).await?.0)
+}
+
+async fn start_claimer(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<ClaimerMessage>, ActorProcessingErr> {
+    let claimer = Claimer {
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        node: deps.node,
+        handlers: deps.handlers.clone(),
+        settings: deps.settings,
+        supervisor: myself.clone(),
+    };
+    Ok(Actor::spawn_linked(None, claimer, (), myself.get_cell()).await?.0)
+}
+
+async fn start_reconciler(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<ReconcilerMessage>, ActorProcessingErr> {
+    let reconciler = Reconciler {
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        settings: deps.settings,
+        supervisor: myself.clone(),
+    };
+    Ok(Actor::spawn_linked(None, reconciler, (), myself.get_cell()).await?.0)
+}
+
+async fn serve(
+    myself: &ActorRef<SupervisorMessage>,
+    state: &mut State,
+    topic: Topic,
+    server: Server,
+) -> Result<(), ActorProcessingErr> {
+    if state.phase != Phase::Running || state.dispatchers.contains_key(&topic) {
+        return Ok(());
+    }
+    let dispatcher = Dispatcher {
+        store: state.deps.store.clone(),
+        clock: state.deps.clock.clone(),
+        settings: state.deps.settings,
+        topic: topic.clone(),
+    };
+    let start = Start { server, settler: state.settler.clone(), claimer: state.claimer.clone() };
+    let (dispatcher, _) = Actor::spawn_linked(None, dispatcher, start, myself.get_cell()).await?;
+    state.dispatchers.insert(topic, dispatcher);
+    Ok(())
+}
+
+/// Counts a failure, and starts the actor again after a while or gives up.
+fn failed(
+    myself: &ActorRef<SupervisorMessage>,
+    state: &mut State,
+    actor: &ActorCell,
+    error: &str,
+) -> Result<(), ActorProcessingErr> {
+    let child = [
+        (Child::Settler, state.settler.get_id()),
+        (Child::Claimer, state.claimer.get_id()),
+        (Child::Reconciler, state.reconciler.get_id()),
+    ]
+    .into_iter()
+    .find_map(|(child, id)| (id == actor.get_id()).then_some(child));
+    let name = child.map_or("dispatcher", Child::name);
+    tracing::error!(actor = name, error, "actor failed");
+    metrics::counter!("punctual_actor_restarts_total", "actor" => name).increment(1);
+
+    let now = Instant::now();
+    state.failures.push_back(now);
+    state.failures.retain(|failed_at| now - *failed_at < BUDGET_TIME);
+    if state.failures.len() > BUDGET {
+        return Err(format!("{BUDGET} failures within {BUDGET_TIME:?}, the last of the {name}: {error}").into());
+    }
+    match child {
+        Some(child) => {
+            let (restarts, last_error) = state.history.entry(child).or_default();
+            *restarts += 1;
+            *last_error = error.to_owned();
+            let wait = FIRST_WAIT * 2u32.pow(state.failures.len() as u32 - 1);
+            later(myself, wait, SupervisorMessage::Restart(child));
+            Ok(())
+        }
+        None => forget_dispatcher(myself, state, actor.get_id()),
+    }
+}
+
+async fn restart(
+    myself: &ActorRef<SupervisorMessage>,
+    state: &mut State,
+    child: Child,
+) -> Result<(), ActorProcessingErr> {
+    if state.phase != Phase::Running && child != Child::Settler {
+        return Ok(());
+    }
+    match child {
+        Child::Settler => state.settler = start_settler(&state.deps, myself.get_cell()).await?,
+        Child::Claimer => state.claimer = start_claimer(&state.deps, myself).await?,
+        Child::Reconciler => state.reconciler = start_reconciler(&state.deps, myself).await?,
+    }
+    tracing::info!(actor = child.name(), "actor started again");
+    tell_dispatchers(state, || DispatcherMessage::Rewire {
+        settler: state.settler.clone(),
+        claimer: state.claimer.clone(),
+    });
+    Ok(())
+}
+
+fn forget_dispatcher(
+    myself: &ActorRef<SupervisorMessage>,
+    state: &mut State,
+    id: ActorId,
+) -> Result<(), ActorProcessingErr> {
+    let topic = state.dispatchers.iter().find_map(|(topic, actor)| (actor.get_id() == id).then(|| topic.clone()));
+    if let Some(topic) = topic {
+        state.dispatchers.remove(&topic);
+        tell_claimer(state, ClaimerMessage::DispatcherEnded(topic));
+        if state.phase == Phase::Draining && state.dispatchers.is_empty() {
+            flush(myself, state);
+        }
+    }
+    Ok(())
+}
+
+async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: Duration) {
+    if state.phase != Phase::Running {
+        return;
+    }
+    state.phase = Phase::Draining;
+    state.reconciler.stop(None);
+    // After its answer the Claimer hands over nothing more; one that failed does not either.
+    let _ = ractor::call_t!(state.claimer, ClaimerMessage::Drain, 5_000);
+    tell_dispatchers(state, || DispatcherMessage::Drain);
+    later(myself, within, SupervisorMessage::HandBack);
+    if state.dispatchers.is_empty() {
+        flush(myself, state);
+    }
+}
+
+/// Lets the Settler write what it has, then ends the tree.
+fn flush(myself: &ActorRef<SupervisorMessage>, state: &mut State) {
+    if state.phase == Phase::Flushing {
+        return;
+    }
+    state.phase = Phase::Flushing;
+    let (settler, myself) = (state.settler.clone(), myself.clone());
+    tokio::spawn(async move {
+        if ractor::call_t!(settler, SettlerMessage::Drain, FLUSH_TIME_MS).is_err() {
+            tracing::error!("the last outcomes could not be written; their tasks will be attempted again");
+        }
+        // One that is gone needs not be told to end.
+        let _ = myself.cast(SupervisorMessage::Flushed);
+    });
+}
+
+fn status(state: &State) -> Vec<ActorStatus> {
+    let fixed = [Child::Settler, Child::Claimer, Child::Reconciler].into_iter().map(|child| {
+        let (restarts, last_error) = state.history.get(&child).cloned().unzip();
+        ActorStatus { name: child.name().to_owned(), restarts: restarts.unwrap_or(0), last_error }
+    });
+    let mut topics: Vec<_> = state.dispatchers.keys().collect();
+    topics.sort_unstable();
+    let dispatchers = topics.into_iter().map(|topic| ActorStatus {
+        name: format!("dispatcher {topic}"),
+        restarts: 0,
+        last_error: None,
+    });
+    fixed.chain(dispatchers).collect()
+}
+
+fn tell_claimer(state: &State, message: ClaimerMessage) {
+    // One that failed looks for itself when it is back.
+    let _ = state.claimer.cast(message);
+}
+
+fn tell_dispatchers(state: &State, message: impl Fn() -> DispatcherMessage) {
+    for dispatcher in state.dispatchers.values() {
+        // One that is gone is forgotten by its own event.
+        let _ = dispatcher.cast(message());
+    }
+}
+
+/// Sends ourselves a message after a while.
+fn later(myself: &ActorRef<SupervisorMessage>, wait: Duration, message: SupervisorMessage) {
+    let myself = myself.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(wait).await;
+        // One that is gone waits for nothing.
+        let _ = myself.cast(message);
+    });
+}
