@@ -13,6 +13,7 @@ use punctual_domain::clock::Clock;
 use punctual_domain::store::{Settled, Settling, Store, StoreError};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
 /// The most outcomes in one write.
@@ -23,23 +24,31 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum SettlerMessage {
     /// Write an outcome.
-    Settle(Box<Settling>),
+    Settle(Box<Ended>),
     /// Write what is waiting.
     Flush,
     /// A write ended.
-    Written { batch: Vec<Settling>, answers: Result<Vec<Settled>, StoreError> },
+    Written { batch: Vec<Ended>, answers: Result<Vec<Settled>, StoreError> },
     /// Answer once nothing is left to write.
     Drain(RpcReplyPort<()>),
+}
+
+/// An attempt's end.
+pub(crate) struct Ended {
+    pub(crate) settling: Settling,
+    /// Another task may have waited for it.
+    pub(crate) unblocks: bool,
 }
 
 /// Configuration of the Settler.
 pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) supervisor: ActorRef<SupervisorMessage>,
 }
 
 pub(crate) struct State {
-    waiting: Vec<Settling>,
+    waiting: Vec<Ended>,
     writing: bool,
     wait: Duration,
     alarm: Alarm,
@@ -62,8 +71,8 @@ impl Actor for Settler {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SettlerMessage::Settle(settling) => {
-                state.waiting.push(*settling);
+            SettlerMessage::Settle(ended) => {
+                state.waiting.push(*ended);
                 self.flush(&myself, state);
             }
             SettlerMessage::Flush => self.flush(&myself, state),
@@ -91,7 +100,7 @@ impl Settler {
         let batch = std::mem::replace(&mut state.waiting, rest);
         let (store, myself) = (self.store.clone(), myself.clone());
         tokio::spawn(async move {
-            let answers = store.settle(batch.clone()).await;
+            let answers = store.settle(batch.iter().map(|ended| ended.settling.clone()).collect()).await;
             // A Settler that is gone leaves these tasks to their leases.
             let _ = myself.cast(SettlerMessage::Written { batch, answers });
         });
@@ -101,14 +110,18 @@ impl Settler {
         &self,
         myself: &ActorRef<SettlerMessage>,
         state: &mut State,
-        mut batch: Vec<Settling>,
+        mut batch: Vec<Ended>,
         answers: Result<Vec<Settled>, StoreError>,
     ) {
         state.writing = false;
         match answers {
             Ok(answers) => {
                 state.wait = FIRST_WAIT;
-                for (settling, answer) in batch.iter().zip(answers) {
+                if batch.iter().any(|ended| ended.unblocks) {
+                    // A Supervisor that is gone takes us along.
+                    let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
+                }
+                for (Ended { settling, .. }, answer) in batch.iter().zip(answers) {
                     if answer == Settled::LeaseLost {
                         metrics::counter!("punctual_stale_settles_total").increment(1);
                         tracing::warn!(task_id = %settling.task_id, epoch = %settling.epoch, "lease lost");

@@ -14,7 +14,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::attempt::{Stops, perform};
 use crate::dispatcher::DispatcherMessage;
-use crate::settler::SettlerMessage;
+use crate::settler::{Ended, SettlerMessage};
 
 pub(crate) enum SlotMessage {
     /// Perform an attempt.
@@ -57,8 +57,9 @@ impl Actor for Slot {
             let task_id: TaskId = task.id;
             if let Some(settlement) = settlement {
                 let settling = Settling { task_id, epoch: task.epoch, settlement };
+                let ended = Ended { settling, unblocks: task.serial_key.is_some() };
                 // A Settler that is gone leaves the task to its lease.
-                let _ = settler.cast(SettlerMessage::Settle(Box::new(settling)));
+                let _ = settler.cast(SettlerMessage::Settle(Box::new(ended)));
             }
             // A Dispatcher that is gone has no use for the slot.
             let _ = dispatcher.cast(DispatcherMessage::Ended { task_id, epoch: task.epoch, slot: myself });

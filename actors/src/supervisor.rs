@@ -116,8 +116,7 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMessage>,
         deps: Deps,
     ) -> Result<State, ActorProcessingErr> {
-        let cell = myself.get_cell();
-        let settler = start_settler(&deps, cell.clone()).await?;
+        let settler = start_settler(&deps, &myself).await?;
         let claimer = start_claimer(&deps, &myself).await?;
         let reconciler = start_reconciler(&deps, &myself).await?;
         Ok(State {
@@ -175,9 +174,12 @@ impl Actor for Supervisor {
     }
 }
 
-async fn start_settler(deps: &Deps, supervisor: ActorCell) -> Result<ActorRef<SettlerMessage>, ActorProcessingErr> {
-    let settler = Settler { store: deps.store.clone(), clock: deps.clock.clone() };
-    Ok(Actor::spawn_linked(None, settler, (), supervisor).await?.0)
+async fn start_settler(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<SettlerMessage>, ActorProcessingErr> {
+    let settler = Settler { store: deps.store.clone(), clock: deps.clock.clone(), supervisor: myself.clone() };
+    Ok(Actor::spawn_linked(None, settler, (), myself.get_cell()).await?.0)
 }
 
 async fn start_claimer(
@@ -275,7 +277,7 @@ async fn restart(
         return Ok(());
     }
     match child {
-        Child::Settler => state.settler = start_settler(&state.deps, myself.get_cell()).await?,
+        Child::Settler => state.settler = start_settler(&state.deps, myself).await?,
         Child::Claimer => state.claimer = start_claimer(&state.deps, myself).await?,
         Child::Reconciler => state.reconciler = start_reconciler(&state.deps, myself).await?,
     }

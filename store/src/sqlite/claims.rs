@@ -43,8 +43,19 @@ impl Claims for SqliteStore {
         .await
     }
 
-    async fn next_due_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.earliest(include_str!("sql/next_due_at.sql")).await
+    async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let at: Option<i64> = sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
+                    .bind(micros(after))
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)?;
+                at.map(instant).transpose()
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {

@@ -1,0 +1,355 @@
+//! The actor tree on a real store, with a clock that is moved by hand.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::future::BoxFuture;
+use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::clock::{Clock, FakeClock};
+use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
+use punctual_domain::store::{Creation, Store, TaskWithAttempts};
+use punctual_domain::task::{AttemptOutcome, Due, NewTask, TaskStatus};
+use punctual_domain::topic::{Route, TopicDefinition};
+use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
+use punctual_store::Options;
+use tokio::sync::Semaphore;
+
+/// A store, a clock, and a folder that lives as long as they do.
+struct World {
+    store: Arc<dyn Store>,
+    clock: FakeClock,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
+        let url = format!("sqlite://{}", folder.path().join("tree.db").display());
+        let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
+        let store = punctual_store::connect(&url, options).await.unwrap();
+        Self { store, clock, _folder: folder }
+    }
+
+    async fn start(&self, handlers: Handlers) -> Running {
+        self.start_with(handlers, Settings::default()).await
+    }
+
+    async fn start_with(&self, handlers: Handlers, settings: Settings) -> Running {
+        let deps = Deps {
+            store: self.store.clone(),
+            clock: Arc::new(self.clock.clone()),
+            node: NodeId::generate(),
+            handlers,
+            settings,
+        };
+        punctual_actors::start(deps).await.unwrap()
+    }
+
+    async fn add(&self, task: NewTask) -> TaskId {
+        let id = task.id;
+        let made = self.store.create_tasks(vec![task], None).await.unwrap();
+        assert!(matches!(made, Creation::Made(_)));
+        id
+    }
+
+    async fn task(&self, id: TaskId) -> TaskWithAttempts {
+        self.store.task(id).await.unwrap().unwrap()
+    }
+
+    /// Waits until the task has that status.
+    async fn until(&self, id: TaskId, status: TaskStatus) -> TaskWithAttempts {
+        eventually(|| async {
+            let found = self.task(id).await;
+            (found.task.status == status).then_some(found)
+        })
+        .await
+    }
+}
+
+/// Asks again and again until there is an answer; a test that never gets one is ended by the test runner.
+async fn eventually<T, F: Future<Output = Option<T>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn task(topic: &str) -> NewTask {
+    NewTask::new(topic.parse().unwrap())
+}
+
+struct Does<F>(F);
+
+#[async_trait]
+impl<F: Fn(Attempt) -> BoxFuture<'static, Outcome> + Send + Sync> Handler for Does<F> {
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        (self.0)(attempt).await
+    }
+}
+
+fn does<T: Future<Output = Outcome> + Send + 'static>(
+    work: impl Fn(Attempt) -> T + Send + Sync + 'static,
+) -> impl Handler {
+    Does(move |attempt| -> BoxFuture<'static, Outcome> { Box::pin(work(attempt)) })
+}
+
+#[tokio::test]
+async fn a_due_task_runs_and_its_result_is_kept() {
+    let world = World::new().await;
+    let echo = does(|attempt| async move { Outcome::Completed { result: Some(attempt.payload) } });
+    let tree = world.start(Handlers::default().with("echo", echo)).await;
+    let id = world.add(task("echo")).await;
+    tree.hints().tasks_written();
+    let done = world.until(id, TaskStatus::Completed).await;
+    assert_eq!(done.task.result.unwrap().as_str(), "{}");
+    assert_eq!(done.attempts.len(), 1);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_runs_when_its_instant_comes_and_not_before() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default()).await;
+    let id = world.add(NewTask { due: Due::After(Duration::from_secs(60)), ..task("later") }).await;
+    let sooner = world.add(task("now")).await;
+    tree.hints().tasks_written();
+    world.until(sooner, TaskStatus::Completed).await;
+    assert_eq!(world.task(id).await.task.status, TaskStatus::Pending);
+    world.clock.advance(TimeDelta::seconds(60));
+    world.until(id, TaskStatus::Completed).await;
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_retried_by_the_policy_and_then_fails_for_good() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default().with("bad", does(|_| async { Outcome::failed("no") }))).await;
+    let backoff = Backoff { growth: Growth::Fixed, delay: 10_000, max_delay: 10_000, jitter: 0.0 };
+    let id = world.add(NewTask { retry: RetryPolicy { attempts: 3, backoff }, ..task("bad") }).await;
+    tree.hints().tasks_written();
+    for attempt in 1..3 {
+        eventually(|| async { (world.task(id).await.attempts.len() == attempt).then_some(()) }).await;
+        world.clock.advance(TimeDelta::seconds(10));
+    }
+    let failed = world.until(id, TaskStatus::Failed).await;
+    let outcomes: Vec<_> = failed.attempts.iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [Some(AttemptOutcome::Failed); 3]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_panicking_handler_hurts_only_its_own_task() {
+    let world = World::new().await;
+    let handlers = Handlers::default()
+        .with("boom", does(|_| async { panic!("boom") }))
+        .with("fine", does(|_| async { Outcome::completed() }));
+    let tree = world.start(handlers).await;
+    let boom = world.add(task("boom")).await;
+    let fine = world.add(task("fine")).await;
+    tree.hints().tasks_written();
+    let failed = world.until(boom, TaskStatus::Failed).await;
+    assert_eq!(failed.task.error.as_deref(), Some("panicked: boom"));
+    world.until(fine, TaskStatus::Completed).await;
+    let again = world.add(task("boom")).await;
+    tree.hints().tasks_written();
+    world.until(again, TaskStatus::Failed).await;
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_attempts_run_at_a_time_than_the_topic_allows_and_all_run_once() {
+    let world = World::new().await;
+    let definition = TopicDefinition { concurrency: 3, ..TopicDefinition::new("few".parse().unwrap(), Route::Handler) };
+    world.store.put_topic(&definition).await.unwrap();
+    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let few = {
+        let (now, most, seen) = (now.clone(), most.clone(), seen.clone());
+        does(move |attempt| {
+            let (now, most, seen) = (now.clone(), most.clone(), seen.clone());
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                assert!(seen.lock().unwrap().insert(attempt.task_id), "attempted twice");
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                Outcome::completed()
+            }
+        })
+    };
+    let tree = world.start(Handlers::default().with("few", few)).await;
+    let tasks: Vec<_> = (0..200).map(|_| task("few")).collect();
+    let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
+    world.store.create_tasks(tasks, None).await.unwrap();
+    tree.hints().tasks_written();
+    for id in ids {
+        world.until(id, TaskStatus::Completed).await;
+    }
+    assert!(most.load(Ordering::SeqCst) <= 3);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_topic_that_is_stuck_does_not_hold_up_another() {
+    let world = World::new().await;
+    let handlers = Handlers::default()
+        .with("stuck", does(|_| std::future::pending()))
+        .with("free", does(|_| async { Outcome::completed() }));
+    let settings = Settings { max_tasks_per_poll: 60, ..Settings::default() };
+    let tree = world.start_with(handlers, settings).await;
+    world.store.create_tasks((0..500).map(|_| task("stuck")).collect(), None).await.unwrap();
+    tree.hints().tasks_written();
+    for _ in 0..20 {
+        let id = world.add(task("free")).await;
+        tree.hints().tasks_written();
+        world.until(id, TaskStatus::Completed).await;
+    }
+    tree.drain(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn draining_hands_back_what_still_runs_without_using_up_an_attempt() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default().with("long", does(|_| std::future::pending()))).await;
+    let ids: Vec<_> = (0..10).map(|_| task("long")).collect();
+    let ids = {
+        let known: Vec<_> = ids.iter().map(|task| task.id).collect();
+        world.store.create_tasks(ids, None).await.unwrap();
+        known
+    };
+    tree.hints().tasks_written();
+    for id in &ids {
+        world.until(*id, TaskStatus::Running).await;
+    }
+    tree.drain(Duration::ZERO).await.unwrap();
+    for id in ids {
+        let found = world.task(id).await;
+        assert_eq!((found.task.status, found.task.attempt, found.task.lost), (TaskStatus::Pending, 0, 0));
+        assert_eq!(found.attempts[0].outcome, Some(AttemptOutcome::HandedBack));
+    }
+}
+
+#[tokio::test]
+async fn a_drain_lets_attempts_finish() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = {
+        let gate = gate.clone();
+        does(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.acquire().await.unwrap().forget();
+                Outcome::completed()
+            }
+        })
+    };
+    let tree = world.start(Handlers::default().with("waits", waits)).await;
+    let id = world.add(task("waits")).await;
+    tree.hints().tasks_written();
+    world.until(id, TaskStatus::Running).await;
+    let drained = tokio::spawn(tree.drain(Duration::from_secs(60)));
+    gate.add_permits(1);
+    drained.await.unwrap().unwrap();
+    assert_eq!(world.task(id).await.task.status, TaskStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_cancelled_task_stops_its_attempt() {
+    let world = World::new().await;
+    let stopped = Arc::new(Semaphore::new(0));
+    let waits = {
+        let stopped = stopped.clone();
+        does(move |attempt| {
+            let stopped = stopped.clone();
+            async move {
+                attempt.cancelled.cancelled().await;
+                stopped.add_permits(1);
+                Outcome::completed()
+            }
+        })
+    };
+    let tree = world.start(Handlers::default().with("waits", waits)).await;
+    let id = world.add(task("waits")).await;
+    tree.hints().tasks_written();
+    world.until(id, TaskStatus::Running).await;
+    world.store.cancel(id).await.unwrap();
+    tree.hints().task_cancelled(id);
+    stopped.acquire().await.unwrap().forget();
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(world.task(id).await.task.status, TaskStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn what_a_dead_node_held_is_run_by_another() {
+    let world = World::new().await;
+    let id = world.add(task("mail")).await;
+    let dead = punctual_domain::store::ClaimRequest {
+        node: NodeId::generate(),
+        lease: Duration::from_secs(30),
+        wants: vec![punctual_domain::store::Want { topic: "mail".parse().unwrap(), slots: 1 }],
+        suspects: punctual_domain::store::Suspects::Any,
+    };
+    assert_eq!(world.store.claim(&dead).await.unwrap().len(), 1);
+    let tree = world.start(Handlers::default()).await;
+    let other = world.add(task("other")).await;
+    tree.hints().tasks_written();
+    world.until(other, TaskStatus::Completed).await;
+    assert_eq!(world.task(id).await.task.status, TaskStatus::Running);
+    world.clock.advance(TimeDelta::seconds(30));
+    let done = world.until(id, TaskStatus::Completed).await;
+    let outcomes: Vec<_> = done.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
+    assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Completed]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_paused_topic_waits_and_goes_on_when_it_is_resumed() {
+    let world = World::new().await;
+    let mut definition = TopicDefinition::new("paused".parse().unwrap(), Route::Event);
+    definition.paused = true;
+    world.store.put_topic(&definition).await.unwrap();
+    let tree = world.start(Handlers::default()).await;
+    let id = world.add(task("paused")).await;
+    let other = world.add(task("other")).await;
+    tree.hints().tasks_written();
+    world.until(other, TaskStatus::Completed).await;
+    assert_eq!(world.task(id).await.task.status, TaskStatus::Pending);
+    definition.paused = false;
+    world.store.put_topic(&definition).await.unwrap();
+    tree.hints().topics_changed();
+    world.until(id, TaskStatus::Completed).await;
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_of_one_serial_key_run_one_at_a_time_in_order() {
+    let world = World::new().await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let notes = {
+        let order = order.clone();
+        does(move |attempt| {
+            let order = order.clone();
+            async move {
+                order.lock().unwrap().push(TaskId(attempt.task_id));
+                Outcome::completed()
+            }
+        })
+    };
+    let tree = world.start(Handlers::default().with("serial", notes)).await;
+    let tasks: Vec<_> = (0..20).map(|_| NewTask { serial_key: Some("k".into()), ..task("serial") }).collect();
+    let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
+    world.store.create_tasks(tasks, None).await.unwrap();
+    tree.hints().tasks_written();
+    for id in &ids {
+        world.until(*id, TaskStatus::Completed).await;
+    }
+    assert_eq!(*order.lock().unwrap(), ids);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}

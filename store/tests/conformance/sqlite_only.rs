@@ -1,0 +1,63 @@
+//! What holds for SQLite alone.
+
+use punctual_store::{ConnectError, Migrate, Options, connect};
+
+use crate::support::*;
+
+async fn refusal(url: &str, options: Options) -> String {
+    connect(url, options).await.err().expect("a refusal").to_string()
+}
+
+#[test]
+fn a_second_store_on_one_file_is_refused() {
+    on_sqlite(async |world: World| {
+        let sentence = match connect(&world.database.url(), options(None)).await {
+            Err(ConnectError::Refused(sentence)) => sentence,
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("it was opened twice"),
+        };
+        assert!(sentence.contains("punctual.db"), "names the file: {sentence}");
+        // The first is none the worse for it.
+        world.add(task("mail")).await;
+        world.claim_one("mail").await;
+        world.reopen().await;
+    });
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letter.txt");
+    let letter = "Dear somebody,\n".repeat(1000);
+    std::fs::write(&path, &letter).unwrap();
+    let url = Database::sqlite(&folder, "letter.txt").url();
+    let sentence = block_on(refusal(&url, options(None)));
+    assert!(sentence.contains("letter.txt"), "names the file: {sentence}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), letter);
+}
+
+#[test]
+fn a_missing_folder_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Database::sqlite(&folder, "nowhere/punctual.db").url();
+    let sentence = block_on(refusal(&url, options(None)));
+    assert!(sentence.contains("nowhere"), "names the folder: {sentence}");
+}
+
+#[test]
+fn a_missing_file_is_refused_where_nothing_may_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Database::sqlite(&folder, "punctual.db").url();
+    block_on(refusal(&url, Options { migrate: Migrate::Check, ..options(None) }));
+    assert!(!folder.path().join("punctual.db").exists());
+}
+
+#[test]
+fn what_was_answered_is_on_the_disk() {
+    on_sqlite(async |world: World| {
+        world.add(task("mail")).await;
+        let folder = std::path::PathBuf::from(world.database.url().trim_start_matches("sqlite://"));
+        // WAL: the file beside the database is where commits go first.
+        assert!(folder.with_file_name("punctual.db-wal").exists());
+    });
+}

@@ -1,0 +1,70 @@
+//! Definitions of topics.
+
+use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
+use punctual_domain::topic::{Route, TopicDefinition};
+
+use crate::support::*;
+
+fn definition(name: &str, route: Route) -> TopicDefinition {
+    TopicDefinition::new(name.parse().unwrap(), route)
+}
+
+pub(crate) async fn every_field_of_a_topic_comes_back(world: World) {
+    let full = TopicDefinition {
+        concurrency: 7,
+        rate_per_second: Some(0.1),
+        retry: Some(RetryPolicy {
+            attempts: 5,
+            backoff: Backoff { growth: Growth::Fixed, delay: 1, max_delay: 2, jitter: 0.3 },
+        }),
+        timeout_seconds: Some(9),
+        paused: true,
+        retention_days: Some(3),
+        ..definition("operations.*", Route::Pull)
+    };
+    assert_eq!(world.put_topic(&full).await, Ok(true));
+    assert_eq!(world.topics().await, Ok(vec![full]));
+}
+
+pub(crate) async fn every_route_comes_back(world: World) {
+    let secrets = vec!["whsec_é'\"".into(), "second".into()];
+    let routes = [
+        Route::Handler,
+        Route::Webhook { url: "https://example.com/?a=1&b=é".into(), secrets },
+        Route::Pull,
+        Route::Bullmq { queue: "notifications__email".into(), prefix: "other".into() },
+        Route::Event,
+    ];
+    for route in routes {
+        let definition = definition("mail", route);
+        world.put_topic(&definition).await.unwrap();
+        assert_eq!(world.topics().await, Ok(vec![definition]));
+    }
+}
+
+pub(crate) async fn a_topic_is_replaced_whole(world: World) {
+    let first = TopicDefinition { paused: true, retention_days: Some(1), ..definition("mail", Route::Pull) };
+    assert_eq!(world.put_topic(&first).await, Ok(true));
+    let second = definition("mail", Route::Event);
+    assert_eq!(world.put_topic(&second).await, Ok(false));
+    assert_eq!(world.topics().await, Ok(vec![second]));
+}
+
+pub(crate) async fn topics_are_listed_by_name(world: World) {
+    let mut names = ["mail.b", "mail.*", "mail", "mail-2", "a", "Z"];
+    for name in names {
+        world.put_topic(&definition(name, Route::Event)).await.unwrap();
+    }
+    names.sort_unstable();
+    let found = world.topics().await.unwrap();
+    assert_eq!(found.iter().map(|definition| definition.name.as_str()).collect::<Vec<_>>(), names);
+}
+
+pub(crate) async fn a_topic_is_deleted_once(world: World) {
+    world.put_topic(&definition("mail.*", Route::Event)).await.unwrap();
+    world.put_topic(&definition("mail.fast", Route::Event)).await.unwrap();
+    assert_eq!(world.delete_topic(&"mail".parse().unwrap()).await, Ok(false));
+    assert_eq!(world.delete_topic(&"mail.*".parse().unwrap()).await, Ok(true));
+    assert_eq!(world.delete_topic(&"mail.*".parse().unwrap()).await, Ok(false));
+    assert_eq!(world.topics().await.unwrap().len(), 1);
+}
