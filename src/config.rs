@@ -149,10 +149,20 @@ impl Config {
                 Some(Text { text, source }) => {
                     Setting { name: key.name, value: Some(key.shown(text)), source: source.clone() }
                 }
-                None => Setting { name: key.name, value: None, source: Source::Default },
+                None => Setting { name: key.name, value: config.derived(key.name), source: Source::Default },
             })
             .collect();
         Ok(Loaded { config, settings, warnings })
+    }
+
+    /// What is in force for a key that nobody set and that follows from others.
+    fn derived(&self, name: &str) -> Option<String> {
+        match name {
+            "metrics_listen" => Some(self.listen.to_string()),
+            "heartbeat_seconds" => Some(format!("{:?}", self.heartbeat)),
+            "notify.transport" => Some(self.notify.transport.clone()),
+            _ => None,
+        }
     }
 }
 
@@ -175,7 +185,7 @@ impl Reader<'_> {
             listen: self.required("listen", value::address),
             metrics_listen: self.optional("metrics_listen", value::address),
             log: self.required("log", log_filter),
-            tzdir: self.optional("tzdir", |text| Ok(PathBuf::from(text))),
+            tzdir: self.optional("tzdir", value::folder),
             poll_interval: self.required("poll_interval_ms", |text| {
                 value::duration(text, Unit::Milliseconds, Duration::from_millis(100)..=DAY)
             }),

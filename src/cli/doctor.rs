@@ -106,7 +106,7 @@ async fn database(url: &Secret) -> Vec<Check> {
         return checks;
     }
     if let Err(reason) = schema.check_complete() {
-        checks.push(Check::note("schema", reason, "run `punctual migrate`, or `punctual serve`, which does the same"));
+        checks.push(Check::note("schema", reason, "`punctual serve` does the same at its start"));
         return checks;
     }
     checks.push(Check::ok("schema", format!("{} (this punctual is made for {})", schema.version, SchemaState::ours())));

@@ -23,7 +23,7 @@ impl MigrateArgs {
         let url = self.config.load()?.config.database_url;
         let before = punctual_store::schema_state(url.expose()).await?;
         before.check_not_newer().map_err(anyhow::Error::msg)?;
-        if !self.dry_run {
+        if !self.dry_run && before.missing().next().is_some() {
             punctual_store::connect(url.expose(), Options::default()).await?;
         }
 

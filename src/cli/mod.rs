@@ -24,11 +24,11 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  punctual serve                                             SQLite in ./punctual.db, API on 127.0.0.1:7878
-  punctual serve --database postgres://me@localhost/app      any number of nodes on one PostgreSQL
-  punctual config check                                      every error of the configuration at once
-  punctual doctor                                            is everything in place?
-  punctual next '0 9 * * 1-5' --tz America/Mexico_City       the next five instants
+  punctual serve                                         SQLite, API on 127.0.0.1:7878
+  punctual serve --database postgres://me@localhost/app  PostgreSQL, for any number of nodes
+  punctual config check                                  all errors of the configuration
+  punctual doctor                                        is everything in place?
+  punctual next '0 9 * * 1-5' --tz America/Mexico_City   the next instants
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 

@@ -17,7 +17,7 @@ use crate::telemetry;
 #[command(after_help = "\
 Examples:
   punctual serve
-  punctual serve --listen 127.0.0.1:0                        any free port; the address is printed
+  punctual serve --listen 127.0.0.1:0    any free port; the address is printed
   DATABASE_URL=postgres://me:secret@db/app punctual serve")]
 pub(super) struct ServeArgs {
     #[command(flatten)]

@@ -45,7 +45,7 @@ fn flags_win_over_the_environment_over_the_file_over_defaults() {
     assert_eq!(setting(&loaded, "rate_limit").1, Source::Variable("PUNCTUAL_RATE_LIMIT".into()));
     assert_eq!(setting(&loaded, "lease_seconds").1, Source::File(sources.file.unwrap()));
     assert_eq!(setting(&loaded, "drain_seconds").1, Source::Default);
-    assert_eq!(loaded.config.heartbeat, Duration::from_secs(20), "a third of the lease");
+    assert_eq!(setting(&loaded, "heartbeat_seconds").0.unwrap(), "20s", "a third of the lease");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Secret;
@@ -107,6 +108,12 @@ pub(super) fn mail_address(text: &str) -> Result<String, String> {
     } else {
         Err("an e-mail address".into())
     }
+}
+
+/// A folder that is there.
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_dir() { Ok(folder) } else { Err("a folder that exists".into()) }
 }
 
 /// Names or other items, separated by commas.

@@ -18,6 +18,8 @@ use super::problem::{Code, Problem};
 
 /// How soon this node notices that another one made the first key.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long everybody waits for that.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Knows whether there are API keys.
 pub(crate) struct Keys {
@@ -33,22 +35,20 @@ impl Keys {
     /// Whether any key was made and not revoked. While the store is away, what was last seen holds.
     pub(crate) async fn exist(&self) -> Result<bool, StoreError> {
         let mut seen = self.seen.lock().await;
-        match *seen {
-            Some((at, exist)) if at.elapsed() < FRESH => return Ok(exist),
-            _ => {}
+        if let Some((at, exist)) = *seen
+            && at.elapsed() < FRESH
+        {
+            return Ok(exist);
         }
-        match (self.store.keys().await, *seen) {
-            (Ok(keys), _) => {
-                let exist = keys.iter().any(|key| key.revoked_at.is_none());
-                *seen = Some((Instant::now(), exist));
-                Ok(exist)
-            }
-            (Err(_), Some((_, exist))) => {
-                *seen = Some((Instant::now(), exist));
-                Ok(exist)
-            }
-            (Err(error), None) => Err(error),
-        }
+        let asked = tokio::time::timeout(PATIENCE, self.store.keys()).await;
+        let exist = match (asked, *seen) {
+            (Ok(Ok(keys)), _) => keys.iter().any(|key| key.revoked_at.is_none()),
+            (_, Some((_, exist))) => exist,
+            (Ok(Err(error)), None) => return Err(error),
+            (Err(_), None) => return Err(StoreError::Unavailable(format!("no answer within {PATIENCE:?}"))),
+        };
+        *seen = Some((Instant::now(), exist));
+        Ok(exist)
     }
 }
 
@@ -89,6 +89,14 @@ pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, ne
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+/// Whether the caller may see more than whether the service is ready; while the store is away, only without keys.
+pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up: bool) -> bool {
+    match store_is_up {
+        true => identify(api, &Method::GET, headers).await.is_ok(),
+        false => matches!(api.keys.exist().await, Ok(false)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use futures::StreamExt;
@@ -16,6 +16,9 @@ use super::problem::{Code, Problem};
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 /// How long a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
+/// How much of a body that is too large is read all the same, and for how long.
+const DISCARDED_BYTES: usize = 64 * 1024 * 1024;
+const DISCARDING: Duration = Duration::from_secs(5);
 /// How much memory all bodies together may take.
 const ALL_BODIES_BYTES: usize = 256 * 1024 * 1024;
 /// What the memory is counted in.
@@ -52,6 +55,7 @@ impl FromRequest<Arc<Api>> for JsonBody {
         let body = request.into_body();
         let expected = body.size_hint().upper().map_or(MAX_BODY_BYTES, |bytes| bytes.try_into().unwrap_or(usize::MAX));
         if expected > MAX_BODY_BYTES {
+            discard(body.into_data_stream()).await;
             return Err(too_large());
         }
         let memory = api.body_memory.take(expected)?;
@@ -69,11 +73,26 @@ async fn read(body: Body, expected: usize) -> Result<Vec<u8>, Problem> {
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Problem::new(Code::Invalid, "the body broke off"))?;
         if bytes.len() + chunk.len() > MAX_BODY_BYTES {
+            discard(chunks).await;
             return Err(too_large());
         }
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+/// Reads what is left of a body, within reason: a client that is cut off while it sends may never see the answer.
+async fn discard(mut chunks: BodyDataStream) {
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            bytes += chunk.len();
+            if bytes > DISCARDED_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DISCARDING, reading).await;
 }
 
 fn too_large() -> Problem {

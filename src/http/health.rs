@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Api;
+use super::{Api, auth};
 
 /// How long the database may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,8 +20,8 @@ pub(crate) async fn live() -> Response {
     Json(json!({"status": "alive"})).into_response()
 }
 
-/// `GET /readyz`: 200 if work can be done here, 503 if not.
-pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
+/// `GET /readyz`: 200 if work can be done here, 503 if not. Where there are API keys, details need one.
+pub(crate) async fn ready(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
     let (database, redis) = tokio::join!(database_is_up(&api), redis_is_up(&api));
     let schema = api.state.schema();
     let status = if api.state.is_draining() {
@@ -39,6 +39,9 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
         Status::Ready | Status::Degraded | Status::Paused => StatusCode::OK,
         Status::Draining | Status::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
+    if !auth::may_see_details(&api, &headers, database).await {
+        return (code, Json(json!({"status": status}))).into_response();
+    }
     let word = |up: bool| if up { "ok" } else { "unavailable" };
     let body = Readiness {
         status,

@@ -129,3 +129,21 @@ async fn wrong_method(request: Request) -> Problem {
 fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
     Problem::new(Code::Internal, "the request hit a bug; the log says more").into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use tower::Service;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_like_any_other() {
+        async fn broken() -> StatusCode {
+            panic!("a bug")
+        }
+        let mut app = Router::new().route("/", get(broken)).layer(CatchPanicLayer::custom(panicked));
+        let response = app.call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+    }
+}

@@ -124,6 +124,10 @@ impl IntoResponse for Problem {
             Code::Unavailable => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
+            // Part of the body may still be on its way: the connection cannot be used again.
+            Code::TooLarge | Code::RequestTimeout => {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Code::Unauthenticated => {
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

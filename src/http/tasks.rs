@@ -22,8 +22,11 @@ use super::{Api, cursor, fingerprint, json};
 
 pub(crate) const PATH: &str = "/api/v1/tasks";
 
+/// What an `Idempotency-Key` was used for.
+const CREATE: &str = "POST /api/v1/tasks";
+
 /// How many tasks are read from the store at once; payloads may be large.
-const CHUNK: u32 = 100;
+const CHUNK: u32 = 50;
 /// Where a page ends early: the rest is behind its cursor.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
@@ -39,7 +42,16 @@ pub(crate) async fn create(
     let fields = Fields::of_body(&body.text, &mut refusals)?;
     let topics = api.topics.definitions().await?;
     let reading = Reading { zones: &api.zones, topics: &topics, now: api.time.now() };
-    let task = reading.new_task(fields, refusals)?;
+    let task = match (reading.new_task(fields, refusals), &key) {
+        (Ok(task), _) => task,
+        // A call that comes again after its instant has passed still gets its first answer.
+        (Err(problem), Some(key)) if problem.code == Code::RunAtInPast => {
+            let fingerprint = fingerprint::of(CREATE, &body.text);
+            let first = api.store.remembered(&caller.owner(), key, &fingerprint).await?;
+            return first.map(respond).ok_or(problem);
+        }
+        (Err(problem), _) => return Err(problem),
+    };
     caller.check_topic(&task.topic)?;
 
     let warnings = api.topics.warnings(&topics, &task.topic);
@@ -48,7 +60,7 @@ pub(crate) async fn create(
         Remember {
             owner: caller.owner(),
             key,
-            fingerprint: fingerprint::of("POST /api/v1/tasks", &body.text),
+            fingerprint: fingerprint::of(CREATE, &body.text),
             answer: Box::new(move |created| answer(created, &warnings)),
         }
     });
