@@ -45,6 +45,20 @@ async fn without_its_redis_it_is_degraded(database: Database) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_its_redis_it_is_ready() {
+    let Ok(redis) = std::env::var("TEST_REDIS_URL") else {
+        assert!(std::env::var_os("CI").is_none(), "TEST_REDIS_URL is not set, and CI skips nothing");
+        eprintln!("skipped: TEST_REDIS_URL is not set");
+        return;
+    };
+    let database = Database::sqlite();
+    let server = Server::start_with(&database, |command| command.env("REDIS_URL", redis));
+    let (status, body) = ready(&server).await;
+    assert_eq!((status, &body["status"], &body["redis"]), (200, &json!("ready"), &json!("ok")));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_goes_away_is_503_until_it_is_back() {
     let Some(mut database) = Database::postgres().await else { return };
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -28,14 +28,20 @@ async fn the_given_clock_decides_what_is_past(database: Database) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().build().unwrap();
     let body = r#"{"topic":"echo","runAt":"2040-01-01T00:00:10Z","timezone":"UTC"}"#;
-    let post = || client.post(&url).header("content-type", "application/json").body(body).send();
-    let made = post().await.unwrap();
-    assert_eq!(made.status(), 201);
-    assert!(made.text().await.unwrap().contains(r#""createdAt":"2040-01-01T00:00:00.000Z""#));
+    let post = |key: &'static str| {
+        let request = client.post(&url).header("content-type", "application/json").header("idempotency-key", key);
+        async move {
+            let response = request.body(body).send().await.unwrap();
+            (response.status().as_u16(), response.text().await.unwrap())
+        }
+    };
+    let first = post("one").await;
+    assert_eq!(first.0, 201);
+    assert!(first.1.contains(r#""createdAt":"2040-01-01T00:00:00.000Z""#), "{first:?}");
     clock.advance(TimeDelta::seconds(10));
-    let refused = post().await.unwrap();
-    assert_eq!(refused.status(), 400);
-    assert!(refused.text().await.unwrap().contains("RUN_AT_IN_PAST"));
+    let refused = post("two").await;
+    assert!(refused.0 == 400 && refused.1.contains("RUN_AT_IN_PAST"), "{refused:?}");
+    assert_eq!(post("one").await, first, "a call that comes again gets its first answer, whatever time it is");
 
     drop(stop);
     running.await.unwrap().unwrap();

@@ -32,10 +32,10 @@ impl Server {
     /// The same, with more arguments or variables.
     pub fn start_with(database: &Database, more: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = punctual(database.folder.path());
-        command.args(["serve", "--listen", "127.0.0.1:0"]).env("DATABASE_URL", &database.url);
+        command.arg("serve").envs([("DATABASE_URL", database.url.as_str()), ("PUNCTUAL_LISTEN", "127.0.0.1:0")]);
         let mut process = Process::start(more(&mut command));
         let line = process.wait_for_output("http://");
-        let url = line[line.find("http://").unwrap()..].trim().to_owned();
+        let url = line[line.find("http://").unwrap()..].trim().replace("0.0.0.0", "127.0.0.1");
         Self { process, url, client: client() }
     }
 
