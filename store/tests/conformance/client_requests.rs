@@ -85,3 +85,21 @@ pub(crate) async fn eight_writers_of_one_client_request_id_make_one_task(world: 
     assert!(made.iter().flat_map(|created| created.as_ref().err()).all(|error| *error == in_use("c")));
     assert_eq!(world.list(TaskFilter::default()).await.len(), 1);
 }
+
+pub(crate) async fn racing_batches_that_share_client_request_ids_make_one_of_them(world: World) {
+    // Some in one order and some in the other, which is how deadlocks are made.
+    let racing = world.eight_nodes().await.into_iter().enumerate().map(|(i, node)| {
+        tokio::spawn(async move {
+            let mut batch: Vec<_> = (0..50).map(|id| task("mail").client_request_id(&id.to_string()).build()).collect();
+            if i % 2 == 1 {
+                batch.reverse();
+            }
+            node.create_all(batch).await
+        })
+    });
+    let made: Vec<_> = futures::future::join_all(racing).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+    let is_refusal = |error: &StoreError| matches!(error, StoreError::ClientRequestIdInUse(_));
+    assert!(made.iter().flat_map(|made| made.as_ref().err()).all(is_refusal), "{made:?}");
+    assert_eq!(world.list(TaskFilter::default()).await.len(), 50);
+}

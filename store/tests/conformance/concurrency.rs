@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use chrono::TimeDelta;
 use punctual_domain::id::{Epoch, TaskId};
-use punctual_domain::store::{ClaimRequest, Page, Settled, TaskFilter, Want};
-use punctual_domain::task::{Settlement, TaskStatus};
+use punctual_domain::store::{Bulk, ClaimRequest, Extension, Page, Settled, Settling, TaskFilter, Want};
+use punctual_domain::task::{Settlement, Task, TaskStatus};
 
 use crate::support::*;
 
@@ -137,5 +137,69 @@ pub(crate) async fn everything_at_once_ends_every_task_once(world: World) {
         let settled = u32::from(task.status != TaskStatus::Cancelled);
         assert_eq!(witness.ends.get(&task.id).copied().unwrap_or(0), settled, "{task:?}");
         assert!(task.status.has_ended() && task.lease.is_none());
+    }
+}
+
+pub(crate) async fn bulk_moves_over_the_same_tasks_all_succeed(world: World) {
+    for _ in 0..5 {
+        world.add_all((0..100).map(|_| task("mail"))).await;
+        let running = world.claim_up_to(100, "mail").await;
+        let settlings = |tasks: &[Task]| {
+            let settle = |task: &Task| Settling { task_id: task.id, epoch: task.epoch, settlement: completed() };
+            tasks.iter().map(settle).collect::<Vec<_>>()
+        };
+        let there = settlings(&running);
+        let back: Vec<_> = there.iter().rev().cloned().collect();
+        let held: Vec<_> = running.iter().map(|task| Extension { task_id: task.id, epoch: task.epoch }).collect();
+        let nodes = world.eight_nodes().await;
+        let all = TaskFilter::default();
+        let (there, back, extended, cancelled, expired) = tokio::join!(
+            nodes[0].settle(there),
+            nodes[1].settle(back),
+            nodes[2].extend(&held, LEASE),
+            nodes[3].cancel_matching(&all, Bulk::Apply),
+            nodes[4].expire(3, 1000),
+        );
+        extended.unwrap();
+        expired.unwrap();
+        let now = |settled: Vec<Settled>| settled.iter().filter(|settled| **settled == Settled::Now).count() as u64;
+        assert_eq!(now(there.unwrap()) + now(back.unwrap()) + cancelled.unwrap(), 100);
+        assert_eq!(world.database.count("punctual_tasks").await, 0);
+    }
+    assert_eq!(world.database.count("punctual_task_history").await, 500);
+}
+
+pub(crate) async fn more_callers_than_connections_wait_their_turn(world: World) {
+    let calls = (0..200).map(|_| world.create(task("mail")));
+    for created in futures::future::join_all(calls).await {
+        fresh(created.unwrap());
+    }
+    let reads = world.list(TaskFilter::default()).await;
+    let reads = futures::future::join_all(reads.iter().map(|task| world.read(task.id))).await;
+    assert_eq!(reads.len(), 200);
+}
+
+pub(crate) async fn a_caller_that_goes_away_leaves_nothing_half_written(world: World) {
+    for round in 0..40 {
+        let owner = round.to_string();
+        let batch = (0..20).map(|_| task("mail").owner(&owner).build()).collect();
+        let call = world.create_all(batch);
+        // Dropped after more and more turns: before, between and after its statements.
+        let patience = async {
+            for _ in 0..1 << (round % 14) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            made = call => drop(made.unwrap()),
+            () = patience => {}
+        }
+    }
+    // The store still answers, and every call was made whole or not at all.
+    world.add(task("mail")).await;
+    for round in 0..40 {
+        let filter = TaskFilter { owner_id: Some(round.to_string()), ..Default::default() };
+        let written = world.list(filter).await.len();
+        assert!([0, 20].contains(&written), "{written} of round {round}");
     }
 }

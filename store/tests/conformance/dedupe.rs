@@ -99,3 +99,17 @@ pub(crate) async fn racing_batches_that_share_dedupe_keys_all_succeed(world: Wor
     let made = futures::future::join_all(racing).await.into_iter().flat_map(Result::unwrap);
     assert_eq!(made.filter(|created| matches!(created, Created::Fresh(_))).count(), 50);
 }
+
+pub(crate) async fn a_key_that_is_freed_in_the_same_moment_is_an_answer_either_way(world: World) {
+    let other = world.another_node().await;
+    for _ in 0..30 {
+        let running = world.running(task("mail").dedupe_key("k")).await;
+        let (settled, created) =
+            tokio::join!(other.settle_as(&running, completed()), world.create(task("mail").dedupe_key("k")));
+        assert_eq!(settled, punctual_domain::store::Settled::Now);
+        match created.unwrap() {
+            Created::Deduplicated(living) => assert_eq!(living.id, running.id),
+            Created::Fresh(task) => drop(world.cancel(task.id).await.unwrap()),
+        }
+    }
+}

@@ -87,7 +87,8 @@ behaviours! {
         a_dedupe_key_twice_in_a_batch_makes_one
         a_batch_may_mix_new_tasks_and_living_ones
         eight_writers_of_one_dedupe_key_make_one_task
-        racing_batches_that_share_dedupe_keys_all_succeed;
+        racing_batches_that_share_dedupe_keys_all_succeed
+        a_key_that_is_freed_in_the_same_moment_is_an_answer_either_way;
     client_requests:
         a_client_request_id_makes_one_task
         client_request_ids_are_compared_letter_by_letter
@@ -97,7 +98,8 @@ behaviours! {
         a_schedule_cannot_use_the_client_request_id_of_a_task
         a_task_cannot_use_the_client_request_id_of_a_schedule
         two_schedules_cannot_share_a_client_request_id
-        eight_writers_of_one_client_request_id_make_one_task;
+        eight_writers_of_one_client_request_id_make_one_task
+        racing_batches_that_share_client_request_ids_make_one_of_them;
     idempotency:
         a_replay_gets_the_first_answer_word_for_word
         the_answer_of_an_earlier_call_can_be_looked_up
@@ -129,7 +131,7 @@ behaviours! {
         suspects_are_limited_and_the_others_take_their_slots
         suspects_are_limited_over_all_topics
         due_topics_are_named_in_order_and_in_pages
-        the_next_due_instant_is_that_of_the_earliest_pending_task_after_another;
+        the_next_due_instant_is_the_earliest_of_a_pending_task_after_the_one_given;
     serial:
         one_task_of_a_serial_key_runs_at_a_time
         tasks_of_a_serial_key_go_in_the_order_they_were_due
@@ -250,7 +252,9 @@ behaviours! {
         fires_write_no_history
         deleting_a_schedule_cancels_what_waits_and_lets_the_rest_finish
         a_deleted_schedule_is_never_due_and_its_name_is_free
-        the_next_fire_is_that_of_the_earliest_schedule;
+        the_next_fire_is_that_of_the_earliest_schedule
+        an_edit_and_a_tick_in_the_same_moment_lose_neither
+        a_schedule_deleted_during_a_tick_leaves_no_task_waiting;
     ticks:
         a_due_schedule_fires_and_goes_on
         nothing_fires_before_its_instant
@@ -311,7 +315,8 @@ behaviours! {
         a_lease_that_ran_out_still_records_while_nobody_took_over
         messages_are_listed_by_status_newest_first
         the_next_message_is_the_earliest_pending_one
-        a_message_on_the_databases_own_clock;
+        a_message_on_the_databases_own_clock
+        racing_posts_that_share_keys_all_succeed;
     cluster:
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards
@@ -366,7 +371,10 @@ behaviours! {
         eight_claimers_share_ten_thousand_tasks_and_never_one
         racing_claimers_leave_no_due_task_behind
         claimers_that_want_topics_in_any_order_do_not_block_each_other
-        everything_at_once_ends_every_task_once;
+        everything_at_once_ends_every_task_once
+        bulk_moves_over_the_same_tasks_all_succeed
+        more_callers_than_connections_wait_their_turn
+        a_caller_that_goes_away_leaves_nothing_half_written;
     model:
         random_lives_follow_the_model
         other_random_lives_follow_the_model

@@ -61,13 +61,11 @@ pub(crate) async fn a_newer_schema_that_needs_a_newer_binary_is_refused(world: W
              FROM punctual_schema ORDER BY version DESC LIMIT 1",
         )
         .await;
-    let newer = SchemaState { version: SchemaState::ours() + 1, oldest_compatible: SchemaState::ours() + 1 };
-    assert_eq!(schema_state(&database.url()).await.unwrap(), newer);
     for migrate in [Migrate::Run, Migrate::Check] {
         let sentence = refusal(open(&database, migrate).await);
         assert!(sentence.contains("install a newer punctual"), "{sentence}");
     }
-    assert_eq!(schema_state(&database.url()).await.unwrap(), newer);
+    assert_eq!(database.count("punctual_schema").await, MIGRATIONS.len() as i64 + 1);
 }
 
 pub(crate) async fn a_newer_schema_that_we_can_work_on_is_accepted(world: World) {
@@ -80,6 +78,8 @@ pub(crate) async fn a_newer_schema_that_we_can_work_on_is_accepted(world: World)
              FROM punctual_schema ORDER BY version DESC LIMIT 1",
         )
         .await;
+    let newer = SchemaState { version: SchemaState::ours() + 1, oldest_compatible: SchemaState::ours() };
+    assert_eq!(schema_state(&database.url()).await.unwrap(), newer);
     for migrate in [Migrate::Run, Migrate::Check] {
         let store = open(&database, migrate).await.unwrap();
         assert_eq!(store.task(pending.id).await.unwrap().unwrap().task, pending);

@@ -378,8 +378,10 @@ impl Model {
             assert_eq!(comparable(&found.attempts), comparable(&life.attempts), "{story}");
         }
         let tasks = || self.lives.values().map(|life| &life.task);
-        let next_due_at = tasks().filter(|task| task.status == TaskStatus::Pending).map(|task| task.run_at).min();
-        assert_eq!(self.world.next_due_at(DateTime::UNIX_EPOCH).await, Ok(next_due_at), "{story}");
+        let now = self.world.now();
+        let pending = tasks().filter(|task| task.status == TaskStatus::Pending);
+        let next_due_at = pending.map(|task| task.run_at).filter(|run_at| *run_at > now).min();
+        assert_eq!(self.world.next_due_at(now).await, Ok(next_due_at), "{story}");
         let next_expiry_at = tasks().filter_map(|task| task.lease?.expires_at).min();
         assert_eq!(self.world.next_expiry_at().await, Ok(next_expiry_at), "{story}");
     }

@@ -277,3 +277,18 @@ pub(crate) async fn a_message_on_the_databases_own_clock(world: World) {
     let waits = read(&world, id).await;
     assert!(waits.next_attempt_at >= waits.created_at + TimeDelta::hours(1));
 }
+
+pub(crate) async fn racing_posts_that_share_keys_all_succeed(world: World) {
+    let racing = world.eight_nodes().await.into_iter().enumerate().map(|(i, node)| {
+        tokio::spawn(async move {
+            let mut batch: Vec<_> = (0..50).map(|key| message(&key.to_string())).collect();
+            if i % 2 == 1 {
+                batch.reverse();
+            }
+            node.post(batch).await.unwrap()
+        })
+    });
+    let posted = futures::future::join_all(racing).await.into_iter().flat_map(Result::unwrap);
+    assert_eq!(posted.filter(|posted| matches!(posted, Posted::New(_))).count(), 50);
+    assert_eq!(world.database.count("punctual_outbox").await, 50);
+}

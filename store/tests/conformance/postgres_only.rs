@@ -1,8 +1,11 @@
 //! What holds for PostgreSQL alone.
 
+use std::time::Duration;
+
 use futures::future::join_all;
-use punctual_domain::store::StoreError;
-use punctual_store::{MIGRATIONS, connect};
+use punctual_domain::fire::DueSchedule;
+use punctual_domain::store::{StoreError, Ticked};
+use punctual_store::{MIGRATIONS, Options, connect};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
@@ -26,6 +29,48 @@ fn an_unreachable_server_is_an_error_that_hides_the_password() {
     let error = block_on(connect("postgres://me:secret@127.0.0.1:1/nowhere", options(None)));
     let sentence = error.err().expect("nobody listens there").to_string();
     assert!(!sentence.contains("secret"), "{sentence}");
+}
+
+#[test]
+fn a_schedule_in_the_hands_of_another_node_is_passed_over() {
+    on_postgres(async |world: World| {
+        let schedule = world.every_minute("nightly").await;
+        world.advance_secs(61);
+        let (decides, is_deciding) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let may_go_on = std::sync::Mutex::new(may_go_on);
+        let first = world.another_node().await;
+        let deciding = tokio::spawn(async move {
+            let decide = move |_: &DueSchedule, _| {
+                decides.send(()).unwrap();
+                // An error means that the test is over.
+                let _ = may_go_on.lock().unwrap().recv();
+                None
+            };
+            first.tick(10, &decide).await.unwrap();
+        });
+        tokio::task::spawn_blocking(move || is_deciding.recv().unwrap()).await.unwrap();
+        assert_eq!(world.tick_by_the_rules().await, Ticked::default());
+        go_on.send(()).unwrap();
+        deciding.await.unwrap();
+        assert_eq!(world.tick_by_the_rules().await.fired, 1);
+        assert_eq!(world.schedule(schedule.id).await.unwrap().unwrap().fires_made, 1);
+    });
+}
+
+#[test]
+fn a_statement_that_takes_too_long_is_an_error_and_the_next_one_works() {
+    on_postgres(async |world: World| {
+        let impatient = Options { deadline: Duration::from_secs(2), ..options(None) };
+        let store = connect(&world.database.url(), impatient).await.unwrap();
+        let mut blocker = PgConnection::connect(&world.database.url()).await.unwrap();
+        let mut blocking = blocker.begin().await.unwrap();
+        sqlx::raw_sql("LOCK TABLE punctual_tasks").execute(&mut *blocking).await.unwrap();
+        let late = store.create_tasks(vec![task("mail").build()], None).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        blocking.rollback().await.unwrap();
+        store.create_tasks(vec![task("mail").build()], None).await.unwrap();
+    });
 }
 
 /// A database of its own, so that its connections can be told from those of other tests.

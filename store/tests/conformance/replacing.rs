@@ -1,33 +1,10 @@
 //! Tasks that take the place of others: rescheduled ones and retries.
 
-use punctual_domain::id::TaskId;
+use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::store::{Bulk, StoreError, TaskFilter};
-use punctual_domain::task::{Task, TaskStatus};
+use punctual_domain::task::{NewTask, Task, TaskStatus};
 
 use crate::support::*;
-
-/// A task as `retry` must write it: like the failed one, but due now and with a life of its own.
-fn like(failed: &Task, again: &Task) -> Task {
-    Task {
-        id: again.id,
-        status: TaskStatus::Pending,
-        run_at: again.created_at,
-        client_request_id: None,
-        attempt: 0,
-        lost: 0,
-        snoozes: 0,
-        epoch: punctual_domain::id::Epoch(0),
-        error: None,
-        retry_of: Some(failed.id),
-        // Whether a retry counts as made by the fire is not for this suite to say.
-        fire: again.fire,
-        rescheduled_from: again.rescheduled_from,
-        created_at: again.created_at,
-        started_at: None,
-        completed_at: None,
-        ..failed.clone()
-    }
-}
 
 pub(crate) async fn a_rescheduled_task_is_cancelled_and_replaced(world: World) {
     let old = world.add(task("mail").in_secs(60)).await;
@@ -112,14 +89,15 @@ pub(crate) async fn a_failed_task_is_retried_by_a_new_one(world: World) {
         .dedupe_key("d")
         .serial_key("s")
         .client_request_id("c")
+        .of_schedule(ScheduleId::generate(), world.now())
         .priority(7)
         .attempts(2);
     let failed = world.ended(new, TaskStatus::Failed).await;
     world.advance_secs(60);
     let again = fresh(world.retry(failed.id).await.unwrap());
+    let like_it = NewTask { id: again.id, retry_of: Some(failed.id), ..NewTask::like(&failed) };
     assert_ne!(again.id, failed.id);
-    assert_eq!(again.created_at, world.now());
-    assert_eq!(again, like(&failed, &again));
+    assert_eq!(again, written(like_it, world.now()));
     assert_eq!(world.read(again.id).await, again);
     assert_eq!(world.read(failed.id).await, failed);
     assert_eq!(world.claim_one("mail").await.id, again.id);

@@ -299,3 +299,39 @@ pub(crate) async fn the_next_fire_is_that_of_the_earliest_schedule(world: World)
     world.advance_secs(500);
     assert_eq!(world.next_fire_at().await, Ok(first.next_fire_at));
 }
+
+pub(crate) async fn an_edit_and_a_tick_in_the_same_moment_lose_neither(world: World) {
+    let mut schedule = world.unwritten("nightly");
+    schedule.definition.overlap_policy = OverlapPolicy::Allow;
+    world.create_schedule(&schedule).await.unwrap();
+    let other = world.another_node().await;
+    for round in 0..20 {
+        world.advance_secs(60);
+        let mut edited = world.schedule(schedule.id).await.unwrap().unwrap();
+        edited.definition.description = Some(round.to_string());
+        let (updated, ticked) = tokio::join!(world.update_schedule(&edited), other.tick_by_the_rules());
+        // The edit puts back the instant it read: passed over or not, that instant fires once.
+        let fired = ticked.fired + other.tick_by_the_rules().await.fired;
+        assert_eq!((updated.unwrap().version, fired), (edited.version + 1, 1), "round {round}");
+    }
+    let after = world.schedule(schedule.id).await.unwrap().unwrap();
+    assert_eq!((after.fires_made, after.version), (20, 21));
+    assert_eq!(after.definition.description.as_deref(), Some("19"));
+    assert_eq!(world.database.count("punctual_fires").await, 20);
+}
+
+pub(crate) async fn a_schedule_deleted_during_a_tick_leaves_no_task_waiting(world: World) {
+    let other = world.another_node().await;
+    for round in 0..20 {
+        let schedule = world.every_minute(&format!("schedule {round}")).await;
+        world.advance_secs(61);
+        let (deleted, _) = tokio::join!(world.delete_schedule(schedule.id), other.tick_by_the_rules());
+        assert_eq!(deleted, Ok(true));
+        let left = world.list(punctual_domain::store::TaskFilter {
+            schedule_id: Some(schedule.id),
+            status: vec![TaskStatus::Pending],
+            ..Default::default()
+        });
+        assert_eq!(left.await, [], "round {round}");
+    }
+}

@@ -1,6 +1,10 @@
 //! What holds for SQLite alone.
 
+use std::time::Duration;
+
+use punctual_domain::store::{Page, StoreError};
 use punctual_store::{ConnectError, Migrate, Options, connect};
+use sqlx::{Connection, SqliteConnection};
 
 use crate::support::*;
 
@@ -48,8 +52,8 @@ fn a_missing_folder_is_refused_by_name() {
 fn a_missing_file_is_refused_where_nothing_may_change() {
     let folder = tempfile::tempdir().unwrap();
     let url = Database::sqlite(&folder, "punctual.db").url();
-    block_on(refusal(&url, Options { migrate: Migrate::Check, ..options(None) }));
-    assert!(!folder.path().join("punctual.db").exists());
+    let sentence = block_on(refusal(&url, Options { migrate: Migrate::Check, ..options(None) }));
+    assert!(sentence.contains("punctual migrate"), "{sentence}");
 }
 
 #[test]
@@ -59,5 +63,27 @@ fn what_was_answered_is_on_the_disk() {
         let folder = std::path::PathBuf::from(world.database.url().trim_start_matches("sqlite://"));
         // WAL: the file beside the database is where commits go first.
         assert!(folder.with_file_name("punctual.db-wal").exists());
+    });
+}
+
+#[test]
+fn a_file_that_somebody_else_is_writing_is_an_error_and_the_next_call_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::sqlite(&folder, "punctual.db");
+    block_on(async {
+        let impatient = Options { deadline: Duration::from_secs(1), ..options(None) };
+        let store = connect(&database.url(), impatient).await.unwrap();
+        let mut blocker = SqliteConnection::connect(&database.url()).await.unwrap();
+        let blocking = blocker.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let late = store.create_tasks(vec![task("mail").build()], None).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        // Readers do not mind.
+        store.tasks(&Default::default(), Page::first(1)).await.unwrap();
+        blocking.rollback().await.unwrap();
+        let mut errors = 0;
+        while let Err(error) = store.create_tasks(vec![task("mail").build()], None).await {
+            assert!(matches!(error, StoreError::Unavailable(_)) && errors < 20, "{error:?}");
+            errors += 1;
+        }
     });
 }

@@ -535,38 +535,12 @@ impl TaskBuilder {
 
 /// A task as it must stand right after it was written.
 pub(crate) fn written(new: NewTask, now: DateTime<Utc>) -> Task {
-    Task {
-        id: new.id,
-        topic: new.topic,
-        status: TaskStatus::Pending,
-        run_at: match new.due {
-            Due::At(at) => at,
-            Due::After(delay) => now + delay,
-            Due::Now => now,
-        },
-        timezone: new.timezone,
-        payload: new.payload,
-        metadata: new.metadata,
-        client_request_id: new.client_request_id,
-        dedupe_key: new.dedupe_key,
-        serial_key: new.serial_key,
-        priority: new.priority,
-        timeout_seconds: new.timeout_seconds,
-        retry: new.retry,
-        attempt: 0,
-        lost: 0,
-        snoozes: 0,
-        epoch: Epoch(0),
-        lease: None,
-        result: None,
-        error: None,
-        fire: new.fire,
-        retry_of: new.retry_of,
-        rescheduled_from: new.rescheduled_from,
-        created_at: now,
-        started_at: None,
-        completed_at: None,
-    }
+    let run_at = match new.due {
+        Due::At(at) => at,
+        Due::After(delay) => now + delay,
+        Due::Now => now,
+    };
+    new.into_task(run_at, now)
 }
 
 /// The topic of that name.
