@@ -18,6 +18,12 @@ pub trait Tasks: Send + Sync {
     /// `ClientRequestIdInUse` (also for one used twice in `tasks`), `IdempotencyKeyReused`.
     async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError>;
 
+    /// The answer that a call with this `Idempotency-Key` was given before, if it is still kept.
+    ///
+    /// # Errors
+    /// `IdempotencyKeyReused`, if that call had another fingerprint.
+    async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError>;
+
     /// One task, with its attempts in order; one that runs or ended at the first attempt shows that one too.
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError>;
 
