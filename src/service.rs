@@ -1,13 +1,14 @@
 //! The service: the one place that builds and joins the parts, and stops them in order.
 //!
 //! Starting: zone data, database (and its schema), the check that nobody but this machine is listened to without API
-//! keys, the socket, the node's row. Stopping: no new connections, requests under way finish within the drain deadline,
-//! then the node's row goes.
+//! keys, the socket, the node's row, the actors. Stopping: no new connections, nothing more is claimed, requests and
+//! attempts under way finish within the drain deadline, the rest is handed back, then the node's row goes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_actors::{Deps, Handlers, Running, Settings, TreeError};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
@@ -84,6 +85,20 @@ pub enum StartError {
     /// The database went away meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The actors cannot be started.
+    #[error(transparent)]
+    Actors(#[from] TreeError),
+}
+
+/// Why the service ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The socket broke.
+    #[error("the socket broke: {0}")]
+    Socket(#[from] std::io::Error),
+    /// Actors failed more often than can be put right from inside.
+    #[error(transparent)]
+    Actors(#[from] TreeError),
 }
 
 /// A service that is ready to serve.
@@ -97,6 +112,8 @@ pub struct Service {
     listener: BoundedListener,
     router: axum::Router,
     pulse: JoinHandle<()>,
+    /// `None` while paused.
+    tree: Option<Running>,
 }
 
 impl Service {
@@ -130,6 +147,19 @@ impl Service {
         let node = node(&zones, &plugins, address, time.now());
         store.heartbeat(&node).await?;
 
+        let tree = match options.start {
+            Start::Working => {
+                let deps = Deps {
+                    store: Arc::clone(&store),
+                    clock: Arc::clone(&clock),
+                    node: node.id,
+                    handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
+                    settings: settings(&config),
+                };
+                Some(punctual_actors::start(deps).await?)
+            }
+            Start::Paused => None,
+        };
         let api = Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
@@ -137,6 +167,7 @@ impl Service {
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             redis,
             state: Arc::clone(&state),
+            hints: tree.as_ref().map(Running::hints),
         });
         let node_id = node.id;
         let pulse = Pulse {
@@ -157,6 +188,7 @@ impl Service {
             listener: BoundedListener::new(socket),
             router: http::router(api),
             pulse: tokio::spawn(pulse.run()),
+            tree,
             config,
         })
     }
@@ -181,8 +213,8 @@ impl Service {
     /// Serves until `shutdown` ends, then finishes what has begun, for as long as the drain deadline allows.
     ///
     /// # Errors
-    /// When the socket breaks.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> std::io::Result<()> {
+    /// When it cannot go on by itself.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         info!(
             address = %self.address,
             database = %self.config.database_url,
@@ -194,28 +226,67 @@ impl Service {
         let stopped = stopping.clone().cancelled_owned();
         let mut serving =
             tokio::spawn(axum::serve(self.listener, self.router).with_graceful_shutdown(stopped).into_future());
-        let served = tokio::select! {
-            served = &mut serving => Some(served),
-            () = shutdown => None,
+        let ended = tokio::select! {
+            served = &mut serving => {
+                Err(RunError::Socket(served.unwrap_or_else(|error| Err(std::io::Error::other(error))).err()
+                    .unwrap_or_else(|| std::io::Error::other("closed"))))
+            }
+            () = gave_up(&mut self.tree) => {
+                self.tree = None;
+                Err(TreeError::GaveUp.into())
+            }
+            () = shutdown => Ok(()),
         };
-        if let Some(served) = served {
-            return served.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-        }
 
         self.state.drain();
         stopping.cancel();
-        info!(deadline_seconds = self.config.drain.as_secs(), "service stopping");
-        if tokio::time::timeout(self.config.drain, &mut serving).await.is_err() {
-            warn!("drain deadline passed, connections cut");
-            serving.abort();
-        }
+        let deadline = self.config.drain;
+        info!(deadline_seconds = deadline.as_secs(), "service stopping");
+        let requests = async {
+            if !serving.is_finished() && tokio::time::timeout(deadline, &mut serving).await.is_err() {
+                warn!("drain deadline passed, connections cut");
+                serving.abort();
+            }
+        };
+        let attempts = async {
+            if let Some(tree) = self.tree
+                && let Err(error) = tree.drain(deadline).await
+            {
+                warn!(%error, "attempts not drained");
+            }
+        };
+        tokio::join!(requests, attempts);
         self.pulse.abort();
         let goodbye = tokio::time::timeout(GOODBYE, self.store.remove_node(self.node_id)).await;
         if !matches!(goodbye, Ok(Ok(()))) {
             warn!(node_id = %self.node_id, "node not removed");
         }
         info!("service stopped");
-        Ok(())
+        ended
+    }
+}
+
+/// Ends when the actors have given up; never without actors.
+async fn gave_up(tree: &mut Option<Running>) {
+    match tree {
+        Some(tree) => tree.gave_up().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Until nodes wake each other, each looks for what the others wrote.
+const POLL_BESIDE_OTHERS: Duration = Duration::from_secs(1);
+
+fn settings(config: &Config) -> Settings {
+    let is_alone = config.database_url.expose().starts_with("sqlite:");
+    Settings {
+        max_tasks_per_poll: config.max_tasks_per_poll,
+        poll_interval: if is_alone { config.poll_interval } else { config.poll_interval.min(POLL_BESIDE_OTHERS) },
+        lease: config.lease,
+        heartbeat: config.heartbeat,
+        reconcile_interval: config.reconcile,
+        retention: Duration::from_secs(u64::from(config.retention_days) * 24 * 60 * 60),
+        ..Settings::default()
     }
 }
 

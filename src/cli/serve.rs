@@ -49,7 +49,7 @@ impl ServeArgs {
             () = signals.next() => return Ok(ExitCode::SUCCESS),
         };
         announce(&service.announcement());
-        service.run(async move { stop_on(signals).await }).await.context("the socket broke")?;
+        service.run(async move { stop_on(signals).await }).await?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -28,6 +28,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use punctual_actors::Hints;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -55,6 +56,7 @@ pub(crate) struct Api {
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
+    hints: Option<Hints>,
     places: Semaphore,
     body_memory: BodyMemory,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) topics: TopicDirectory,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
+    /// Who wants to know of new tasks; nobody while paused.
+    pub(crate) hints: Option<Hints>,
 }
 
 impl Api {
@@ -78,6 +82,7 @@ impl Api {
             time: parts.time,
             topics: parts.topics,
             redis: parts.redis,
+            hints: parts.hints,
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: BodyMemory::new(),

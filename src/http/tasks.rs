@@ -65,7 +65,12 @@ pub(crate) async fn create(
         }
     });
     let answer = match api.store.create_tasks(vec![task], remember).await? {
-        Creation::Made(created) => answer(&created, &warnings),
+        Creation::Made(created) => {
+            if let Some(hints) = &api.hints {
+                hints.tasks_written();
+            }
+            answer(&created, &warnings)
+        }
         Creation::Replayed(first) => first,
     };
     Ok(respond(answer))

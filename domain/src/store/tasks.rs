@@ -128,6 +128,9 @@ pub struct Answer {
     pub body: String,
 }
 
+/// Writes the answer to a call that made these tasks.
+pub type WriteAnswer = dyn FnOnce(&[Created]) -> Answer + Send + Sync;
+
 /// Keeps the answer of a call under the caller's `Idempotency-Key`, for 24 hours.
 pub struct Remember {
     /// Whose key it is: the API key's id, or empty without keys.
@@ -137,5 +140,5 @@ pub struct Remember {
     /// The same for bodies that are the same JSON.
     pub fingerprint: String,
     /// Writes the answer once the tasks are known, before they are committed.
-    pub answer: Box<dyn FnOnce(&[Created]) -> Answer + Send + Sync>,
+    pub answer: Box<WriteAnswer>,
 }
