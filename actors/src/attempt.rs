@@ -186,9 +186,7 @@ mod tests {
                 Outcome::completed()
             })
         });
-        for (why, expected) in
-            [(Stop::HandBack, Some(Settlement::Completed { result: None })), (Stop::Void, None)]
-        {
+        for (why, expected) in [(Stop::HandBack, Some(Settlement::Completed { result: None })), (Stop::Void, None)] {
             let stops = Stops::default();
             stops.stop(why);
             assert_eq!(perform(&handler, &running(60), &stops, now()).await, expected);

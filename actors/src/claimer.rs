@@ -27,8 +27,8 @@ use crate::wake::Alarm;
 const TOPICS: u32 = 1_000;
 /// Tasks that became due this long ago and were not claimed wait for something else than time.
 const JUST_DUE: TimeDelta = TimeDelta::seconds(1);
-/// The shortest sleep: a task that is due but cannot be claimed must not keep the Claimer spinning.
-const SHORTEST_SLEEP: TimeDelta = TimeDelta::milliseconds(20);
+/// How long to wait for a task that is due and was not claimed: another node is at it, or its turn has not come.
+const SECOND_LOOK: TimeDelta = TimeDelta::milliseconds(20);
 /// The first and the longest wait while the store is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -77,6 +77,8 @@ pub(crate) struct State {
     /// What must be added to our clock to get the store's.
     offset: TimeDelta,
     offset_measured_at: Option<DateTime<Utc>>,
+    /// The due instant that last made us claim again at once.
+    hurried_for: Option<DateTime<Utc>>,
     wait: Duration,
     alarm: Alarm,
     draining: bool,
@@ -105,6 +107,7 @@ impl Actor for Claimer {
             claim_queued: false,
             offset: TimeDelta::zero(),
             offset_measured_at: None,
+            hurried_for: None,
             wait: FIRST_WAIT,
             alarm: Alarm::default(),
             draining: false,
@@ -120,7 +123,8 @@ impl Actor for Claimer {
         match message {
             ClaimerMessage::SlotsFreed { topic, slots, dispatcher } => {
                 state.awaited.remove(&topic);
-                let lane = state.lanes.entry(topic).or_insert_with(|| Lane { dispatcher: dispatcher.clone(), credit: 0 });
+                let lane =
+                    state.lanes.entry(topic).or_insert_with(|| Lane { dispatcher: dispatcher.clone(), credit: 0 });
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
                     *lane = Lane { dispatcher, credit: 0 };
                 }
@@ -223,8 +227,15 @@ impl Claimer {
         let now = self.clock.now();
         let poll_at = now + self.settings.poll_interval;
         let next_due_at = self.store.next_due_at(now + state.offset - JUST_DUE).await?;
-        let due_at = next_due_at.map(|due_at| (due_at - state.offset).max(now + SHORTEST_SLEEP));
-        Ok(Wake::At(due_at.map_or(poll_at, |due_at| due_at.min(poll_at))))
+        let Some(due_at) = next_due_at.map(|due_at| due_at - state.offset) else { return Ok(Wake::At(poll_at)) };
+        if due_at > self.clock.now() {
+            return Ok(Wake::At(due_at.min(poll_at)));
+        }
+        // It became due since the claim; one that is still there after another claim must not keep us spinning.
+        if state.hurried_for.replace(due_at) != Some(due_at) {
+            return Ok(Wake::AtOnce);
+        }
+        Ok(Wake::At((now + SECOND_LOOK).min(poll_at)))
     }
 
     /// Learns the topics' definitions when they changed, and the store's clock every minute.

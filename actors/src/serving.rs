@@ -35,8 +35,7 @@ impl Handlers {
     }
 
     fn for_topic(&self, topic: &Topic) -> Option<Arc<dyn Handler>> {
-        let exact_then_longest =
-            |pattern: &TopicPattern| (!pattern.as_str().ends_with('*'), pattern.as_str().len());
+        let exact_then_longest = |pattern: &TopicPattern| (!pattern.as_str().ends_with('*'), pattern.as_str().len());
         self.registered
             .iter()
             .filter(|(pattern, _)| pattern.matches(topic))

@@ -36,7 +36,7 @@ pub(crate) enum SettlerMessage {
 /// An attempt's end.
 pub(crate) struct Ended {
     pub(crate) settling: Settling,
-    /// Another task may have waited for it.
+    /// It is due again, or another task waited for it.
     pub(crate) unblocks: bool,
 }
 

@@ -56,8 +56,10 @@ impl Actor for Slot {
             let settlement = perform(&handler, &task, &stops, clock.now()).await;
             let task_id: TaskId = task.id;
             if let Some(settlement) = settlement {
+                // It, or one that waited for it, becomes due at an instant the Claimer does not know yet.
+                let unblocks = task.serial_key.is_some() || !settlement.status().has_ended();
                 let settling = Settling { task_id, epoch: task.epoch, settlement };
-                let ended = Ended { settling, unblocks: task.serial_key.is_some() };
+                let ended = Ended { settling, unblocks };
                 // A Settler that is gone leaves the task to its lease.
                 let _ = settler.cast(SettlerMessage::Settle(Box::new(ended)));
             }

@@ -111,11 +111,7 @@ impl Actor for Supervisor {
     type State = State;
     type Arguments = Deps;
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<SupervisorMessage>,
-        deps: Deps,
-    ) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<SupervisorMessage>, deps: Deps) -> Result<State, ActorProcessingErr> {
         let settler = start_settler(&deps, &myself).await?;
         let claimer = start_claimer(&deps, &myself).await?;
         let reconciler = start_reconciler(&deps, &myself).await?;

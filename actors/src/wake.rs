@@ -15,7 +15,13 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     /// Sends `message` to `actor` once the clock shows `at`.
-    pub(crate) fn set<M: Message>(&mut self, clock: &Arc<dyn Clock>, at: DateTime<Utc>, actor: &ActorRef<M>, message: M) {
+    pub(crate) fn set<M: Message>(
+        &mut self,
+        clock: &Arc<dyn Clock>,
+        at: DateTime<Utc>,
+        actor: &ActorRef<M>,
+        message: M,
+    ) {
         self.clear();
         let (sleep, actor) = (clock.sleep_until(at), actor.clone());
         let waiting = tokio::spawn(async move {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
 use punctual_actors::{Deps, Handlers, Running, Settings};
-use punctual_domain::clock::{Clock, FakeClock};
+use punctual_domain::clock::FakeClock;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
 use punctual_domain::store::{Creation, Store, TaskWithAttempts};

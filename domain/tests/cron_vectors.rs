@@ -27,9 +27,7 @@ struct Invalid {
 }
 
 fn lines<'a, T: Deserialize<'a>>(text: &'a str) -> Vec<T> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("a line of test data"))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of test data")).collect()
 }
 
 #[test]
@@ -40,18 +38,12 @@ fn every_vector_fires_when_it_should() {
     let mut failures = Vec::new();
     for vector in vectors {
         let recurrence = Recurrence::Cron {
-            expression: Expression::parse(&vector.expr)
-                .unwrap_or_else(|error| panic!("{}: {error}", vector.id)),
-            zone: zones
-                .zone(&vector.tz)
-                .unwrap_or_else(|error| panic!("{}: {error}", vector.id)),
+            expression: Expression::parse(&vector.expr).unwrap_or_else(|error| panic!("{}: {error}", vector.id)),
+            zone: zones.zone(&vector.tz).unwrap_or_else(|error| panic!("{}: {error}", vector.id)),
             dst: DstPolicy::default(),
         };
-        let next: Vec<DateTime<Utc>> = recurrence
-            .upcoming(vector.after)
-            .take(vector.next.len())
-            .map(|fire| fire.at)
-            .collect();
+        let next: Vec<DateTime<Utc>> =
+            recurrence.upcoming(vector.after).take(vector.next.len()).map(|fire| fire.at).collect();
         if next != vector.next {
             failures.push(format!(
                 "{} {} {:?} {}: expected {:?}, found {next:?}",

@@ -7,27 +7,13 @@ use croner::Cron;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
-use punctual_domain::time::{
-    DstFold, DstGap, DstPolicy, Expression, Recurrence, Style, Zone, ZoneDatabase,
-};
+use punctual_domain::time::{DstFold, DstGap, DstPolicy, Expression, Recurrence, Style, Zone, ZoneDatabase};
 
 const ANY_POLICY: [DstPolicy; 4] = [
-    DstPolicy {
-        gap: None,
-        fold: None,
-    },
-    DstPolicy {
-        gap: Some(DstGap::Skip),
-        fold: Some(DstFold::Both),
-    },
-    DstPolicy {
-        gap: Some(DstGap::NextValid),
-        fold: Some(DstFold::First),
-    },
-    DstPolicy {
-        gap: Some(DstGap::NextValid),
-        fold: Some(DstFold::Both),
-    },
+    DstPolicy { gap: None, fold: None },
+    DstPolicy { gap: Some(DstGap::Skip), fold: Some(DstFold::Both) },
+    DstPolicy { gap: Some(DstGap::NextValid), fold: Some(DstFold::First) },
+    DstPolicy { gap: Some(DstGap::NextValid), fold: Some(DstFold::Both) },
 ];
 
 /// Every zone once: names that share their rules count as one.
@@ -46,11 +32,7 @@ fn distinct_zones() -> Vec<(Zone, TimeZone)> {
 }
 
 fn cron(expression: &str, zone: &Zone, dst: DstPolicy) -> Recurrence {
-    Recurrence::Cron {
-        expression: Expression::parse(expression).expect("an expression"),
-        zone: zone.clone(),
-        dst,
-    }
+    Recurrence::Cron { expression: Expression::parse(expression).expect("an expression"), zone: zone.clone(), dst }
 }
 
 /// The instants between which a zone's offset stays the same, from 1989 to 2038.
@@ -70,20 +52,12 @@ fn assert_no_date_is_lost_or_doubled(hour: u32, minute: u32) {
     let first = NaiveDate::from_ymd_opt(1990, 1, 2).unwrap();
     let last = NaiveDate::from_ymd_opt(2037, 12, 31).unwrap();
     for (zone, rules) in distinct_zones() {
-        let recurrence = cron(
-            &format!("{minute} {hour} * * *"),
-            &zone,
-            DstPolicy::default(),
-        );
+        let recurrence = cron(&format!("{minute} {hour} * * *"), &zone, DstPolicy::default());
         let stretches = stretches(&rules);
         let mut stretch = 0;
         let mut after: Option<DateTime<Utc>> = None;
         for date in first.iter_days().take_while(|date| *date <= last) {
-            let local = date
-                .and_hms_opt(hour, minute, 0)
-                .unwrap()
-                .and_utc()
-                .timestamp();
+            let local = date.and_hms_opt(hour, minute, 0).unwrap().and_utc().timestamp();
             // The clocks get there in the first stretch that does not end before.
             let expected = loop {
                 let (start, offset) = stretches[stretch];
@@ -175,9 +149,7 @@ impl Reference {
         let mut fires: BTreeSet<i64> = self
             .shown
             .iter()
-            .filter(|(at, local)| {
-                matching.contains(local) && (both || self.first_shown[local] == *at)
-            })
+            .filter(|(at, local)| matching.contains(local) && (both || self.first_shown[local] == *at))
             .map(|(at, _)| *at)
             .collect();
         let dates_kept: BTreeSet<i64> = matching
@@ -185,10 +157,7 @@ impl Reference {
             .filter(|local| self.first_shown.contains_key(local))
             .map(|local| local.div_euclid(86_400))
             .collect();
-        for local in matching
-            .iter()
-            .filter(|l| !self.first_shown.contains_key(l))
-        {
+        for local in matching.iter().filter(|l| !self.first_shown.contains_key(l)) {
             let moved = match (dst.gap, style) {
                 (Some(DstGap::NextValid), _) | (None, Style::Point) => true,
                 (Some(DstGap::Skip), _) => false,
@@ -205,14 +174,8 @@ impl Reference {
 
 #[test]
 fn the_rules_hold_minute_by_minute_around_clock_changes() {
-    let expressions = [
-        "*/20 * * * *",
-        "5 */2 * * *",
-        "*/30 0,2,23 * * *",
-        "0,30 0-3 * * *",
-        "45 1,22,23 * * *",
-        "30 2 * * 6,0,5",
-    ];
+    let expressions =
+        ["*/20 * * * *", "5 */2 * * *", "*/30 0,2,23 * * *", "0,30 0-3 * * *", "45 1,22,23 * * *", "30 2 * * 6,0,5"];
     let from = Timestamp::from_second(631_152_000).unwrap();
     let mut turn = 0;
     for (zone, rules) in distinct_zones() {
@@ -284,10 +247,7 @@ fn month_field() -> impl Strategy<Value = String> {
 }
 
 fn day_of_month_field() -> impl Strategy<Value = String> {
-    let special = prop_oneof![
-        Just("L".to_string()),
-        (1..=31_u32).prop_map(|day| format!("{day}W")),
-    ];
+    let special = prop_oneof![Just("L".to_string()), (1..=31_u32).prop_map(|day| format!("{day}W")),];
     prop_oneof![
         3 => list(item(1, 31)),
         1 => list(special),
@@ -321,29 +281,16 @@ fn day_fields() -> impl Strategy<Value = (String, String)> {
 }
 
 fn expression() -> impl Strategy<Value = String> {
-    let times = (
-        prop::option::of(time_field(59)),
-        time_field(59),
-        time_field(23),
-    );
-    (times, month_field(), day_fields()).prop_map(
-        |((second, minute, hour), month, (day, weekday))| {
-            let five = format!("{minute} {hour} {day} {month} {weekday}");
-            second.map_or(five.clone(), |second| format!("{second} {five}"))
-        },
-    )
+    let times = (prop::option::of(time_field(59)), time_field(59), time_field(23));
+    (times, month_field(), day_fields()).prop_map(|((second, minute, hour), month, (day, weekday))| {
+        let five = format!("{minute} {hour} {day} {month} {weekday}");
+        second.map_or(five.clone(), |second| format!("{second} {five}"))
+    })
 }
 
 fn zone() -> impl Strategy<Value = Zone> {
-    let names: Vec<String> = ZoneDatabase::bundled()
-        .names()
-        .map(str::to_string)
-        .collect();
-    prop::sample::select(names).prop_map(|name| {
-        ZoneDatabase::bundled()
-            .zone(&name)
-            .expect("an accepted name")
-    })
+    let names: Vec<String> = ZoneDatabase::bundled().names().map(str::to_string).collect();
+    prop::sample::select(names).prop_map(|name| ZoneDatabase::bundled().zone(&name).expect("an accepted name"))
 }
 
 fn instant() -> impl Strategy<Value = DateTime<Utc>> {

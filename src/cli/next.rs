@@ -55,10 +55,7 @@ pub fn run(
     if args.stdin {
         return answer_lines(&mut questions, input, output);
     }
-    let next = questions.answer(&Question {
-        expr: args.expr.clone().map(Value::String),
-        ..Question::default()
-    })?;
+    let next = questions.answer(&Question { expr: args.expr.clone().map(Value::String), ..Question::default() })?;
     if args.json {
         let answer = serde_json::json!({ "next": next });
         writeln!(output, "{answer}")?;
@@ -71,11 +68,7 @@ pub fn run(
 }
 
 /// Answers every line with one line, in order; a line that cannot be read is answered too.
-fn answer_lines(
-    questions: &mut Questions<'_>,
-    mut input: impl BufRead,
-    mut output: impl Write,
-) -> Result<()> {
+fn answer_lines(questions: &mut Questions<'_>, mut input: impl BufRead, mut output: impl Write) -> Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         let mut answer = serde_json::to_string(&answer_line(questions, &line))?;
@@ -150,12 +143,7 @@ struct Questions<'a> {
 
 impl<'a> Questions<'a> {
     fn new(args: &'a NextArgs, zones: &'a ZoneDatabase, now: DateTime<Utc>) -> Self {
-        Self {
-            args,
-            zones,
-            now,
-            parsed: HashMap::new(),
-        }
+        Self { args, zones, now, parsed: HashMap::new() }
     }
 
     fn answer(&mut self, question: &Question<'_>) -> Result<Vec<String>> {
@@ -164,9 +152,7 @@ impl<'a> Questions<'a> {
             .or(self.args.tz.as_deref())
             .context("tz is missing, give an IANA time zone such as America/New_York")?;
         let after = match text("after", &question.after)? {
-            Some(after) => {
-                parse_instant(after).map_err(|why| anyhow::anyhow!("after {after:?} {why}"))?
-            }
+            Some(after) => parse_instant(after).map_err(|why| anyhow::anyhow!("after {after:?} {why}"))?,
             None => self.args.after.unwrap_or(self.now),
         };
         let count = match &question.count {
@@ -263,20 +249,8 @@ mod tests {
 
     #[test]
     fn json_is_one_object() {
-        let args = [
-            "@yearly",
-            "--tz",
-            "UTC",
-            "--count",
-            "2",
-            "--json",
-            "--after",
-            "2030-01-01T01:00:00+01:00",
-        ];
-        assert_eq!(
-            next(&args).unwrap(),
-            "{\"next\":[\"2031-01-01T00:00:00Z\",\"2032-01-01T00:00:00Z\"]}\n"
-        );
+        let args = ["@yearly", "--tz", "UTC", "--count", "2", "--json", "--after", "2030-01-01T01:00:00+01:00"];
+        assert_eq!(next(&args).unwrap(), "{\"next\":[\"2031-01-01T00:00:00Z\",\"2032-01-01T00:00:00Z\"]}\n");
     }
 
     #[test]
@@ -322,7 +296,8 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_answered_with_a_null_id() {
-        let input = b"not json\n\n[1,\"0 9 * * *\",\"UTC\",null,1]\n\"text\"\n{\"id\":1\n\xff\xfe\n{\"id\":7,\"id\":8}\n";
+        let input =
+            b"not json\n\n[1,\"0 9 * * *\",\"UTC\",null,1]\n\"text\"\n{\"id\":1\n\xff\xfe\n{\"id\":7,\"id\":8}\n";
         let output = next_with_input(&["--stdin"], input).unwrap();
         assert_eq!(output.lines().count(), 7);
         for line in output.lines() {
@@ -335,22 +310,13 @@ mod tests {
         for (fields, says) in [
             (r#""tz":"UTC""#, "expr is missing"),
             (r#""expr":5,"tz":"UTC""#, "expr is not a string"),
-            (
-                r#""expr":"0 9 * * *""#,
-                "tz is missing, give an IANA time zone such as America/New_York",
-            ),
+            (r#""expr":"0 9 * * *""#, "tz is missing, give an IANA time zone such as America/New_York"),
             (
                 r#""expr":"0 9 * * *","tz":"UTC","after":"x""#,
                 "after \\\"x\\\" is not an RFC 3339 instant such as 2026-11-16T14:30:00Z",
             ),
-            (
-                r#""expr":"0 9 * * *","tz":"UTC","count":0"#,
-                "count 0 is not a whole number from 1 to 10000",
-            ),
-            (
-                r#""expr":"0 9 * * *","tz":"UTC","count":"3""#,
-                "count \\\"3\\\" is not a whole number from 1 to 10000",
-            ),
+            (r#""expr":"0 9 * * *","tz":"UTC","count":0"#, "count 0 is not a whole number from 1 to 10000"),
+            (r#""expr":"0 9 * * *","tz":"UTC","count":"3""#, "count \\\"3\\\" is not a whole number from 1 to 10000"),
         ] {
             let answers = next_lines(&format!("{{\"id\":1,{fields}}}\n"));
             assert_eq!(answers, [format!("{{\"id\":1,\"error\":\"{says}\"}}")]);
@@ -359,14 +325,8 @@ mod tests {
 
     #[test]
     fn arguments_stand_in_for_what_a_line_leaves_out() {
-        let output = next_with_input(
-            &["--stdin", "--tz", "Asia/Tokyo", "--count", "1"],
-            b"{\"expr\":\"0 9 * * *\"}\n",
-        );
-        assert_eq!(
-            output.unwrap(),
-            "{\"id\":null,\"next\":[\"2026-11-17T00:00:00Z\"]}\n"
-        );
+        let output = next_with_input(&["--stdin", "--tz", "Asia/Tokyo", "--count", "1"], b"{\"expr\":\"0 9 * * *\"}\n");
+        assert_eq!(output.unwrap(), "{\"id\":null,\"next\":[\"2026-11-17T00:00:00Z\"]}\n");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub enum ConnectError {
 /// When the database cannot be reached, or cannot keep Punctual's promises.
 pub async fn connect(url: &str, options: Options) -> Result<Arc<dyn Store>, ConnectError> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
-        // SQLITE1
+        Some("sqlite") => Ok(Arc::new(sqlite::SqliteStore::connect(url, options).await?)),
         Some("postgres" | "postgresql") => Ok(Arc::new(postgres::PostgresStore::connect(url, options).await?)),
         _ => Err(bad_url(url, "unknown scheme")),
     }
@@ -82,7 +82,7 @@ pub async fn connect(url: &str, options: Options) -> Result<Arc<dyn Store>, Conn
 /// When the database cannot be reached.
 pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
-        // SQLITE2
+        Some("sqlite") => sqlite::schema_state(url).await,
         Some("postgres" | "postgresql") => postgres::schema_state(url).await,
         _ => Err(bad_url(url, "unknown scheme")),
     }

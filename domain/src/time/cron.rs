@@ -53,33 +53,21 @@ const LAST_YEAR: i32 = 9_999;
 impl Expression {
     /// Reads five fields, six with leading seconds, or a macro such as `@daily`.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
-        let invalid = |message: String| ExpressionError::Invalid {
-            expression: quote(text),
-            message,
-        };
+        let invalid = |message: String| ExpressionError::Invalid { expression: quote(text), message };
         if text.len() > MAX_LENGTH {
-            return Err(invalid(format!(
-                "it has {} characters, keep it under {MAX_LENGTH}",
-                text.len()
-            )));
+            return Err(invalid(format!("it has {} characters, keep it under {MAX_LENGTH}", text.len())));
         }
         if let Some(stray) = text.chars().find(|&c| !is_allowed(c)) {
-            return Err(invalid(format!(
-                "it holds the character {stray:?}, write it in plain ASCII on one line"
-            )));
+            return Err(invalid(format!("it holds the character {stray:?}, write it in plain ASCII on one line")));
         }
         let upper = text.to_ascii_uppercase();
         let spelled_out = expand_macro(upper.trim()).map_err(invalid)?;
         let fields: Vec<&str> = spelled_out.split_ascii_whitespace().collect();
         let [second, minute, hour, day_of_month, month, day_of_week] = match fields[..] {
             [minute, hour, day, month, weekday] => ["0", minute, hour, day, month, weekday],
-            [second, minute, hour, day, month, weekday] => {
-                [second, minute, hour, day, month, weekday]
-            }
+            [second, minute, hour, day, month, weekday] => [second, minute, hour, day, month, weekday],
             [] => {
-                return Err(invalid(
-                    "it is empty, write five fields or @daily".to_string(),
-                ));
+                return Err(invalid("it is empty, write five fields or @daily".to_string()));
             }
             _ => {
                 return Err(invalid(format!(
@@ -90,19 +78,12 @@ impl Expression {
         };
         let days_of_month = DaysOfMonth::read(day_of_month).map_err(invalid)?;
         let days_of_week = DaysOfWeek::read(day_of_week).map_err(invalid)?;
-        let rule = if is_restricted(day_of_month) && is_restricted(day_of_week) {
-            DayRule::Either
-        } else {
-            DayRule::Both
-        };
+        let rule =
+            if is_restricted(day_of_month) && is_restricted(day_of_week) { DayRule::Either } else { DayRule::Both };
         let cadence = [second, minute, hour].iter().any(|f| f.starts_with('*'));
         let expression = Self {
             text: text.to_string(),
-            style: if cadence {
-                Style::Cadence
-            } else {
-                Style::Point
-            },
+            style: if cadence { Style::Cadence } else { Style::Point },
             seconds: field::SECOND.read(second).map_err(invalid)?,
             minutes: field::MINUTE.read(minute).map_err(invalid)?,
             hours: field::HOUR.read(hour).map_err(invalid)?,
@@ -110,9 +91,7 @@ impl Expression {
             days: DaysByMonth::new(&days_of_month, &days_of_week, rule),
         };
         if !expression.days.any_in(expression.months) {
-            return Err(ExpressionError::NeverFires {
-                expression: quote(text),
-            });
+            return Err(ExpressionError::NeverFires { expression: quote(text) });
         }
         Ok(expression)
     }
@@ -206,10 +185,7 @@ impl DaysByMonth {
         let mut sets = [[0; 7]; 4];
         for (length, sets) in (28..).zip(&mut sets) {
             for (first_weekday, set) in (0..).zip(sets) {
-                let month = Month {
-                    length,
-                    first_weekday,
-                };
+                let month = Month { length, first_weekday };
                 let (by_month, by_week) = (month.days(days_of_month), month.weekdays(days_of_week));
                 *set = match rule {
                     DayRule::Either => by_month | by_week,
@@ -228,18 +204,14 @@ impl DaysByMonth {
 
     /// Whether any of these months has a matching day in some year.
     fn any_in(&self, months: u64) -> bool {
-        (1..=12)
-            .filter(|month| months & (1 << month) != 0)
-            .any(|month| {
-                let lengths = match month {
-                    2 => 28..=29,
-                    4 | 6 | 9 | 11 => 30..=30,
-                    _ => 31..=31,
-                };
-                lengths
-                    .flat_map(|length: usize| self.0[length - 28])
-                    .any(|days| days != 0)
-            })
+        (1..=12).filter(|month| months & (1 << month) != 0).any(|month| {
+            let lengths = match month {
+                2 => 28..=29,
+                4 | 6 | 9 | 11 => 30..=30,
+                _ => 31..=31,
+            };
+            lengths.flat_map(|length: usize| self.0[length - 28]).any(|days| days != 0)
+        })
     }
 }
 
@@ -330,10 +302,9 @@ fn expand_macro(text: &str) -> Result<&str, String> {
         "@MONTHLY" => Ok("0 0 1 * *"),
         "@YEARLY" | "@ANNUALLY" => Ok("0 0 1 1 *"),
         "@REBOOT" => Err("@reboot names no time, and a schedule outlives restarts".to_string()),
-        _ if text.starts_with('@') => Err(
-            "there is no such macro, use @hourly, @daily, @weekly, @monthly, @yearly or five fields"
-                .to_string(),
-        ),
+        _ if text.starts_with('@') => {
+            Err("there is no such macro, use @hourly, @daily, @weekly, @monthly, @yearly or five fields".to_string())
+        }
         _ => Ok(text),
     }
 }

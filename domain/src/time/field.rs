@@ -23,14 +23,10 @@ pub(super) struct Field {
 pub(super) const SECOND: Field = Field::numeric("second", 0, 59);
 pub(super) const MINUTE: Field = Field::numeric("minute", 0, 59);
 pub(super) const HOUR: Field = Field::numeric("hour", 0, 23);
-pub(super) const DAY_OF_MONTH: Field = Field {
-    specials: ", \"?\", \"L\", \"LW\", \"15W\"",
-    ..Field::numeric("day-of-month", 1, 31)
-};
+pub(super) const DAY_OF_MONTH: Field =
+    Field { specials: ", \"?\", \"L\", \"LW\", \"15W\"", ..Field::numeric("day-of-month", 1, 31) };
 pub(super) const MONTH: Field = Field {
-    words: &[
-        "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-    ],
+    words: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
     ..Field::numeric("month", 1, 12)
 };
 pub(super) const DAY_OF_WEEK: Field = Field {
@@ -64,31 +60,20 @@ pub(super) struct DaysOfWeek {
 
 impl Field {
     const fn numeric(name: &'static str, min: u32, max: u32) -> Self {
-        Self {
-            name,
-            min,
-            max,
-            star_max: max,
-            words: &[],
-            specials: "",
-        }
+        Self { name, min, max, star_max: max, words: &[], specials: "" }
     }
 
     /// Reads a field without specials; bit n of the answer is value n.
     pub(super) fn read(&self, text: &str) -> Result<u64, String> {
         let items = self.items(text)?;
-        let plain: Result<Vec<String>, String> =
-            items.into_iter().map(|item| self.plain(item)).collect();
+        let plain: Result<Vec<String>, String> = items.into_iter().map(|item| self.plain(item)).collect();
         self.expand(&plain?)
     }
 
     fn items<'a>(&self, text: &'a str) -> Result<Vec<&'a str>, String> {
         let items: Vec<&str> = text.split(',').collect();
         if items.iter().any(|item| item.is_empty()) {
-            return Err(format!(
-                "the {} field {text:?} has an empty list item, remove the extra comma",
-                self.name
-            ));
+            return Err(format!("the {} field {text:?} has an empty list item, remove the extra comma", self.name));
         }
         Ok(items)
     }
@@ -126,10 +111,7 @@ impl Field {
         let size = self.star_max - self.min + 1;
         match digits(text) {
             Some(step) if (1..=size).contains(&step) => Ok(step),
-            _ => Err(format!(
-                "the {} field {item:?} needs a step from 1 to {size} after the slash",
-                self.name
-            )),
+            _ => Err(format!("the {} field {item:?} needs a step from 1 to {size} after the slash", self.name)),
         }
     }
 
@@ -140,13 +122,7 @@ impl Field {
         }
         match digits(text) {
             Some(value) if (self.min..=self.max).contains(&value) => Ok(value),
-            Some(_) => Err(format!(
-                "{} {} is out of range, use {} to {}",
-                self.name,
-                quote(text),
-                self.min,
-                self.max
-            )),
+            Some(_) => Err(format!("{} {} is out of range, use {} to {}", self.name, quote(text), self.min, self.max)),
             None => Err(self.unreadable(item)),
         }
     }
@@ -171,10 +147,7 @@ impl Field {
         component
             .parse(&items.join(","))
             .map_err(|error| format!("the {} field cannot be read: {error}", self.name))?;
-        Ok(component
-            .values()
-            .into_iter()
-            .fold(0, |set, value| set | 1 << value))
+        Ok(component.values().into_iter().fold(0, |set, value| set | 1 << value))
     }
 }
 

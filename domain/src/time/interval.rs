@@ -12,15 +12,9 @@ pub struct Interval {
 /// Why an interval was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
-    #[error(
-        "an interval of {every_ms} ms is too short, use at least {} ms",
-        Interval::MIN_MS
-    )]
+    #[error("an interval of {every_ms} ms is too short, use at least {} ms", Interval::MIN_MS)]
     TooShort { every_ms: u64 },
-    #[error(
-        "an interval of {every_ms} ms is too long, use at most {} ms, a hundred years",
-        Interval::MAX_MS
-    )]
+    #[error("an interval of {every_ms} ms is too long, use at most {} ms, a hundred years", Interval::MAX_MS)]
     TooLong { every_ms: u64 },
 }
 
@@ -31,10 +25,7 @@ impl Interval {
     pub fn new(every_ms: u64, anchor: DateTime<Utc>) -> Result<Self, IntervalError> {
         match every_ms {
             ..Self::MIN_MS => Err(IntervalError::TooShort { every_ms }),
-            Self::MIN_MS..=Self::MAX_MS => Ok(Self {
-                every_ms: every_ms as i64,
-                anchor,
-            }),
+            Self::MIN_MS..=Self::MAX_MS => Ok(Self { every_ms: every_ms as i64, anchor }),
             _ => Err(IntervalError::TooLong { every_ms }),
         }
     }
@@ -54,8 +45,7 @@ impl Interval {
         }
         let elapsed_ms = (after - self.anchor).num_milliseconds();
         let next_ms = (elapsed_ms / self.every_ms + 1) * self.every_ms;
-        self.anchor
-            .checked_add_signed(TimeDelta::try_milliseconds(next_ms)?)
+        self.anchor.checked_add_signed(TimeDelta::try_milliseconds(next_ms)?)
     }
 }
 
@@ -71,11 +61,7 @@ mod tests {
     fn an_interval_fires_at_its_anchor_and_every_step_after() {
         let interval = Interval::new(90_000, at("2026-03-08T06:59:30Z")).unwrap();
         let mut after = at("2026-03-08T00:00:00Z");
-        let expected = [
-            "2026-03-08T06:59:30Z",
-            "2026-03-08T07:01:00Z",
-            "2026-03-08T07:02:30Z",
-        ];
+        let expected = ["2026-03-08T06:59:30Z", "2026-03-08T07:01:00Z", "2026-03-08T07:02:30Z"];
         for expected in expected {
             after = interval.next_after(after).unwrap();
             assert_eq!(after, at(expected));
@@ -86,27 +72,15 @@ mod tests {
     fn an_answer_is_strictly_after_even_on_the_grid_or_a_fraction_past_it() {
         let interval = Interval::new(1_000, at("2026-01-01T00:00:00.250Z")).unwrap();
         let next = |text| interval.next_after(at(text)).unwrap();
-        assert_eq!(
-            next("2026-01-01T00:00:05.250Z"),
-            at("2026-01-01T00:00:06.250Z")
-        );
-        assert_eq!(
-            next("2026-01-01T00:00:05.249999Z"),
-            at("2026-01-01T00:00:05.250Z")
-        );
-        assert_eq!(
-            next("2026-01-01T00:00:05.250001Z"),
-            at("2026-01-01T00:00:06.250Z")
-        );
+        assert_eq!(next("2026-01-01T00:00:05.250Z"), at("2026-01-01T00:00:06.250Z"));
+        assert_eq!(next("2026-01-01T00:00:05.249999Z"), at("2026-01-01T00:00:05.250Z"));
+        assert_eq!(next("2026-01-01T00:00:05.250001Z"), at("2026-01-01T00:00:06.250Z"));
     }
 
     #[test]
     fn under_a_second_is_refused_and_says_what_to_use() {
         let refused = Interval::new(999, at("2026-01-01T00:00:00Z")).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "an interval of 999 ms is too short, use at least 1000 ms"
-        );
+        assert_eq!(refused.to_string(), "an interval of 999 ms is too short, use at least 1000 ms");
         assert!(Interval::new(u64::MAX, at("2026-01-01T00:00:00Z")).is_err());
     }
 
@@ -114,9 +88,6 @@ mod tests {
     fn the_end_of_time_is_no_fire_and_no_panic() {
         let interval = Interval::new(Interval::MAX_MS, at("2026-01-01T00:00:00Z")).unwrap();
         assert_eq!(interval.next_after(DateTime::<Utc>::MAX_UTC), None);
-        assert_eq!(
-            interval.next_after(DateTime::<Utc>::MIN_UTC),
-            Some(interval.anchor())
-        );
+        assert_eq!(interval.next_after(DateTime::<Utc>::MIN_UTC), Some(interval.anchor()));
     }
 }

@@ -23,6 +23,4 @@ pub use interval::{Interval, IntervalError};
 pub use recurrence::{NextFire, Note, Recurrence};
 pub use resolve::{DstFold, DstGap, DstPolicy, Resolution};
 pub use zone::Zone;
-pub use zone_database::{
-    ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError,
-};
+pub use zone_database::{ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError};

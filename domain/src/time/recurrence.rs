@@ -15,11 +15,7 @@ use super::zone::{Span, Zone};
 /// When a schedule fires: a cron expression read in a zone, or an interval.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recurrence {
-    Cron {
-        expression: Expression,
-        zone: Zone,
-        dst: DstPolicy,
-    },
+    Cron { expression: Expression, zone: Zone, dst: DstPolicy },
     Interval(Interval),
 }
 
@@ -52,13 +48,9 @@ impl Recurrence {
     /// The first instant strictly after `after`, or none before the year 9999.
     pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match self {
-            Self::Cron {
-                expression,
-                zone,
-                dst,
-            } => Search::new(expression, zone, *dst)
-                .next_after(after)
-                .map(|found| instant(found.at)),
+            Self::Cron { expression, zone, dst } => {
+                Search::new(expression, zone, *dst).next_after(after).map(|found| instant(found.at))
+            }
             Self::Interval(interval) => interval.next_after(after),
         }
     }
@@ -75,11 +67,7 @@ impl Recurrence {
 
     fn next_fire(&self, after: DateTime<Utc>) -> Option<NextFire> {
         let (at, offset_seconds, note) = match self {
-            Self::Cron {
-                expression,
-                zone,
-                dst,
-            } => {
+            Self::Cron { expression, zone, dst } => {
                 let found = Search::new(expression, zone, *dst).next_after(after)?;
                 let at = instant(found.at);
                 (at, zone.offset_seconds_at(at), found.note)
@@ -110,12 +98,7 @@ struct Found {
 impl<'a> Search<'a> {
     fn new(expression: &'a Expression, zone: &'a Zone, dst: DstPolicy) -> Self {
         let style = expression.style();
-        Self {
-            expression,
-            zone,
-            gap: dst.gap_rule(style),
-            fold: dst.fold_rule(style),
-        }
+        Self { expression, zone, gap: dst.gap_rule(style), fold: dst.fold_rule(style) }
     }
 
     fn next_after(&self, after: DateTime<Utc>) -> Option<Found> {
@@ -132,11 +115,7 @@ impl<'a> Search<'a> {
             DstFold::First => None,
         };
         let ahead = self.next_ahead(mark, &here);
-        [repeated, ahead]
-            .into_iter()
-            .flatten()
-            .min_by_key(|found| found.at)
-            .filter(|found| found.at <= LAST_INSTANT)
+        [repeated, ahead].into_iter().flatten().min_by_key(|found| found.at).filter(|found| found.at <= LAST_INSTANT)
     }
 
     /// The latest local time that the clocks have shown up to an instant.
@@ -158,10 +137,7 @@ impl<'a> Search<'a> {
             match reach(self.zone, wall, here) {
                 Reached::Unique { at } => return Some(Found { at, note: None }),
                 Reached::Fold { first, .. } => {
-                    return Some(Found {
-                        at: first,
-                        note: Some(Note::Fold),
-                    });
+                    return Some(Found { at: first, note: Some(Note::Fold) });
                 }
                 Reached::Gap { end, from, until } => {
                     let fires = match self.gap {
@@ -170,10 +146,7 @@ impl<'a> Search<'a> {
                         GapRule::KeepDate => self.is_date_lost(wall, from, until),
                     };
                     if fires {
-                        return Some(Found {
-                            at: end,
-                            note: Some(Note::Gap),
-                        });
+                        return Some(Found { at: end, note: Some(Note::Gap) });
                     }
                     // What is left of this date in the gap shares its fate.
                     wall = self.expression.next_wall(until.min(wall.next_midnight()))?;
@@ -200,10 +173,7 @@ impl<'a> Search<'a> {
                 let wall = self.expression.next_wall(from)?;
                 let at = wall.instant(span.offset);
                 if wall <= mark && at < span.end {
-                    return Some(Found {
-                        at,
-                        note: Some(Note::Fold),
-                    });
+                    return Some(Found { at, note: Some(Note::Fold) });
                 }
             }
             if span.end > after + NEIGHBOURHOOD {

@@ -24,10 +24,7 @@ pub enum Resolution {
     /// It is skipped; `end` is the first instant after the gap.
     Gap { end: DateTime<Utc> },
     /// It comes twice.
-    Fold {
-        first: DateTime<Utc>,
-        second: DateTime<Utc>,
-    },
+    Fold { first: DateTime<Utc>, second: DateTime<Utc> },
 }
 
 /// What becomes of a local time that a clock change skips.
@@ -115,11 +112,7 @@ pub(super) fn reach(zone: &Zone, wall: Wall, known: &Span) -> Reached {
         let next = zone.span_at(span.end);
         let until = Wall::at(next.start, next.offset);
         if wall < until {
-            return Reached::Gap {
-                end: next.start,
-                from: Wall::at(span.end, span.offset),
-                until,
-            };
+            return Reached::Gap { end: next.start, from: Wall::at(span.end, span.offset), until };
         }
         span = next;
     }
@@ -144,10 +137,7 @@ pub(super) fn resolve(zone: &Zone, wall: Wall) -> Resolution {
     match reach(zone, wall, &known) {
         Reached::Unique { at } => Resolution::Unique { at: instant(at) },
         Reached::Gap { end, .. } => Resolution::Gap { end: instant(end) },
-        Reached::Fold { first, second } => Resolution::Fold {
-            first: instant(first),
-            second: instant(second),
-        },
+        Reached::Fold { first, second } => Resolution::Fold { first: instant(first), second: instant(second) },
     }
 }
 

@@ -174,10 +174,7 @@ const CITIES: &[(&str, &str)] = &[
 const LONGEST: usize = 60;
 
 /// Finds the name to use in place of a refused one, among the accepted `names`.
-pub(super) fn for_zone<'a>(
-    refused: &str,
-    names: impl Iterator<Item = &'a str> + Clone,
-) -> Option<String> {
+pub(super) fn for_zone<'a>(refused: &str, names: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if refused.len() > LONGEST {
         return None;
     }
@@ -215,10 +212,7 @@ fn instead(refused: &str) -> Option<&'static str> {
 }
 
 /// The same letters in another case, with other separators or after a stray prefix.
-fn spelled_otherwise<'a>(
-    refused: &str,
-    mut names: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+fn spelled_otherwise<'a>(refused: &str, mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let prefixes = ["posix/", "right/"];
     let bare = prefixes.iter().find_map(|p| refused.strip_prefix(p));
     let wanted = key(bare.unwrap_or(refused));
@@ -263,10 +257,7 @@ fn nearest<'a>(refused: &str, names: impl Iterator<Item = &'a str>) -> Option<St
         6..10 => 1,
         _ => 2,
     };
-    names
-        .filter_map(|name| Some((edits(&wanted, &key(name), most)?, name)))
-        .min()
-        .map(|(_, name)| name.to_string())
+    names.filter_map(|name| Some((edits(&wanted, &key(name), most)?, name))).min().map(|(_, name)| name.to_string())
 }
 
 /// Counts the letters to insert, remove or replace, giving up past `most`.
@@ -292,10 +283,7 @@ fn edits(from: &str, to: &str, most: usize) -> Option<usize> {
 
 /// What remains of a name when case and punctuation are ignored.
 fn key(name: &str) -> String {
-    name.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect()
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 fn last_part(name: &str) -> &str {
@@ -303,10 +291,7 @@ fn last_part(name: &str) -> &str {
 }
 
 fn find(table: &[(&str, &'static str)], wanted: &str) -> Option<&'static str> {
-    table
-        .iter()
-        .find(|(known, _)| *known == wanted)
-        .map(|(_, place)| *place)
+    table.iter().find(|(known, _)| *known == wanted).map(|(_, place)| *place)
 }
 
 #[cfg(test)]

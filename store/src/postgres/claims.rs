@@ -65,7 +65,11 @@ impl Claims for PostgresStore {
 
     async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query_scalar(include_str!("sql/next_due_at.sql")).bind(after).fetch_one(connection).await.map_err(broken)
+            sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
+                .bind(after)
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
         })
     }
 

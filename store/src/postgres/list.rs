@@ -72,13 +72,16 @@ fn asks_for(filter: &TaskFilter, live: bool) -> bool {
 
 fn union(query: &mut Query, halves: [(bool, &'static str); 2], filter: &TaskFilter, page: Page<TaskId>) {
     let mut joined = "";
-    for (_, select) in halves.into_iter().filter(|(wanted, _)| *wanted) {
-        query.push(joined).push("(").push(select);
+    for (_, select) in halves.iter().filter(|(wanted, _)| *wanted) {
+        query.push(joined).push("(").push(*select);
         push_conditions(query, filter, page.after);
         query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
         joined = " UNION ALL ";
     }
-    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    // The ends of both halves together; one half alone is ordered already.
+    if halves.iter().all(|(wanted, _)| *wanted) {
+        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    }
 }
 
 fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {

@@ -50,13 +50,14 @@ pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, 
         state.version = version;
         state.oldest_compatible = state.oldest_compatible.max(row.get(2));
     }
-    state.check_not_newer().map_err(ConnectError::Refused)?;
     Ok(state)
 }
 
 /// Applies what is missing, in one transaction.
 pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectError> {
-    if state(connection).await?.missing().next().is_none() {
+    let found = state(connection).await?;
+    found.check_not_newer().map_err(ConnectError::Refused)?;
+    if found.missing().next().is_none() {
         return Ok(());
     }
     let mut transaction = connection.begin().await.map_err(broken)?;

@@ -74,7 +74,8 @@ impl PostgresStore {
         match options.migrate {
             Migrate::Run => migrate::run(&mut connection).await?,
             Migrate::Check => {
-                migrate::state(&mut connection).await?.check_complete().map_err(ConnectError::Refused)?;
+                let found = migrate::state(&mut connection).await?;
+                found.check_not_newer().and_then(|()| found.check_complete()).map_err(ConnectError::Refused)?;
             }
         }
         // A failed farewell changes nothing: the connection is gone either way.

@@ -15,7 +15,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::rows::{Columns, micros, micros_after, micros_before};
 use super::{SqliteStore, broken};
-use crate::text::{from_text, to_text};
+use crate::text::{from_text, is_newer_tz_version, to_text};
 
 #[async_trait]
 impl Cluster for SqliteStore {
@@ -125,15 +125,20 @@ impl Cluster for SqliteStore {
         let version = version.to_owned();
         self.write(move |connection, _| {
             async move {
-                // Releases are named by year and letter, so the later name is the newer release.
-                sqlx::query_scalar(
-                    "INSERT INTO punctual_facts AS f (name, value) VALUES ('tz_version', ?1)
-                     ON CONFLICT (name) DO UPDATE SET value = max(f.value, excluded.value) RETURNING value",
-                )
-                .bind(version)
-                .fetch_one(connection)
-                .await
-                .map_err(broken)
+                let noted: Option<String> =
+                    sqlx::query_scalar("SELECT value FROM punctual_facts WHERE name = 'tz_version'")
+                        .fetch_optional(&mut *connection)
+                        .await
+                        .map_err(broken)?;
+                if let Some(noted) = noted.filter(|noted| !is_newer_tz_version(&version, noted)) {
+                    return Ok(noted);
+                }
+                sqlx::query("INSERT OR REPLACE INTO punctual_facts (name, value) VALUES ('tz_version', ?1)")
+                    .bind(&version)
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(version)
             }
             .boxed()
         })

@@ -58,13 +58,20 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<SchemaSta
         }
         state.oldest_compatible = state.oldest_compatible.max(columns.take()?);
     }
-    state.check_not_newer().map_err(ConnectError::Refused)?;
     Ok(state)
+}
+
+/// Refuses a schema that is not up to date, or too new for us.
+pub(super) async fn check(connection: &mut SqliteConnection) -> Result<(), ConnectError> {
+    let state = state(connection).await?;
+    state.check_not_newer().and_then(|()| state.check_complete()).map_err(ConnectError::Refused)
 }
 
 /// Applies what is missing, in one transaction.
 pub(super) async fn run(connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<(), ConnectError> {
-    if state(connection).await?.missing().next().is_none() {
+    let found = state(connection).await?;
+    found.check_not_newer().map_err(ConnectError::Refused)?;
+    if found.missing().next().is_none() {
         return Ok(());
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(broken)?;

@@ -4,8 +4,9 @@
 //! answered is on disk: `synchronous=FULL`, read back after opening. One process owns the file: a lock beside it keeps a
 //! second one out. "Now" is the process's clock, which never goes backwards, asked once per job.
 //!
-//! Many rows travel as one JSON parameter that the statement takes apart with `json_each`: a statement costs a hop to
-//! SQLite's thread and back, so ten thousand tasks are one statement, not ten thousand.
+//! Many rows travel as one JSON parameter that the statement takes apart: a statement costs a hop to SQLite's thread and
+//! back, so ten thousand tasks are one statement, not ten thousand. (`jsonb_each` renders its `value` anew each time a
+//! statement mentions it; the CTE `given` has it once per row.)
 
 mod claims;
 mod cluster;
@@ -37,7 +38,7 @@ use sqlx::{ConnectOptions, SqlitePool};
 pub use migrate::schema_state;
 pub use tasks::insert_tasks;
 
-use crate::{ConnectError, Migrate, Options};
+use crate::{ConnectError, Migrate, Options, SchemaState};
 use file::Place;
 use writer::{Line, Writer};
 
@@ -70,6 +71,9 @@ impl SqliteStore {
                 (Line::in_memory(connection), None, None)
             }
             Place::File(path) => {
+                if options.migrate == Migrate::Check && !path.exists() {
+                    SchemaState::EMPTY.check_complete().map_err(ConnectError::Refused)?;
+                }
                 let lock = file::lock(&path).await?;
                 let write = writing(&path).create_if_missing(true);
                 let mut connection = write.connect().await.map_err(|error| file::cannot_open(&path, error))?;
@@ -200,7 +204,7 @@ const FULL: i64 = 2;
 async fn prepare(connection: &mut SqliteConnection, migrate: Migrate, now: &Now) -> Result<(), ConnectError> {
     match migrate {
         Migrate::Run => migrate::run(connection, now.now()).await,
-        Migrate::Check => migrate::state(connection).await?.check_complete().map_err(ConnectError::Refused),
+        Migrate::Check => migrate::check(connection).await,
     }
 }
 
@@ -442,7 +446,7 @@ mod tests {
         let sentence = refusal(&url(&folder)).await;
         assert!(sentence.contains("punctual.db is in use by another punctual process"), "{sentence}");
         assert!(sentence.contains("use PostgreSQL for several"), "{sentence}");
-        assert_eq!(schema_state(&url(&folder)).await.unwrap().version, crate::SchemaState::ours());
+        assert_eq!(schema_state(&url(&folder)).await.unwrap().version, SchemaState::ours());
         drop(store);
         open(&folder).await;
     }
@@ -485,7 +489,7 @@ mod tests {
     #[tokio::test]
     async fn asking_for_the_schema_creates_nothing_and_checking_it_changes_nothing() {
         let folder = TempDir::new().unwrap();
-        assert_eq!(schema_state(&url(&folder)).await.unwrap(), crate::SchemaState::EMPTY);
+        assert_eq!(schema_state(&url(&folder)).await.unwrap(), SchemaState::EMPTY);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let options = Options { migrate: Migrate::Check, ..Options::default() };
         let error = SqliteStore::connect(&url(&folder), options.clone()).await.err().unwrap().to_string();
@@ -519,6 +523,39 @@ mod tests {
         let error = check_durability(&mut old.connect().await.unwrap()).await.unwrap_err().to_string();
         assert!(error.contains("journal_mode is delete"), "{error}");
         check_durability(&mut writing(&path).connect().await.unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn no_frequent_statement_reads_a_table_from_end_to_end() {
+        macro_rules! statements {
+            ($($name:literal)*) => { [$(($name, include_str!(concat!("sql/", $name, ".sql")))),*] };
+        }
+        let frequent = statements![
+            "advance_schedules" "attempts" "claim" "claimable" "count_due" "delete_tasks" "due_schedules" "due_topics"
+            "end_tasks" "events" "expired" "extend" "find_answer" "insert_tasks" "known_fires" "known_messages"
+            "live_tasks_of_schedules" "living_by_key" "next_due_at" "next_expiry_at" "next_fire_at" "next_message_at"
+            "note_attempts" "prunable_tasks" "prune_answers" "prune_attempts" "prune_fires" "prune_messages"
+            "prune_tasks" "record_sending" "requeue" "settled_before" "take_messages" "update_schedule"
+            "use_client_requests" "used_client_requests"
+        ];
+        // What the statements bring along themselves.
+        let is_small = |scan: &str| {
+            scan.contains("VIRTUAL TABLE")
+                || scan.contains("CONSTANT ROW")
+                || scan.starts_with('(')
+                || ["given", "g", "w", "l", "n", "e", "names", "suspects"].contains(&scan)
+        };
+        let mut connection = tuned(SqliteConnectOptions::new().filename(":memory:")).connect().await.unwrap();
+        migrate::run(&mut connection, Utc::now()).await.unwrap();
+        for (name, statement) in frequent {
+            let plan = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+            let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(plan).fetch_all(&mut connection).await.unwrap();
+            for (_, _, _, step) in steps {
+                let scan = step.strip_prefix("SCAN ");
+                assert!(scan.is_none_or(is_small), "{name}: {step}");
+                assert!(!step.contains("AUTOMATIC"), "{name}: {step}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -133,17 +133,13 @@ async fn post(
     }
     if !rows.is_empty() {
         let rows = to_text(&rows)?;
-        sqlx::query(include_str!("sql/insert_messages.sql"))
+        sqlx::query(include_str!("sql/post_messages.sql"))
             .bind(&rows)
             .bind(micros(now))
             .execute(&mut *connection)
             .await
             .map_err(broken)?;
-        sqlx::query(include_str!("sql/insert_message_keys.sql"))
-            .bind(rows)
-            .execute(connection)
-            .await
-            .map_err(broken)?;
+        sqlx::query(include_str!("sql/use_message_keys.sql")).bind(rows).execute(connection).await.map_err(broken)?;
     }
     Ok(posted)
 }

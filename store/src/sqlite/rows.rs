@@ -184,7 +184,7 @@ pub(super) fn attempt(row: &SqliteRow) -> Result<AttemptRecord, StoreError> {
     })
 }
 
-/// A row of `schedules.sql`.
+/// A row of `schedules.sql` or `due_schedules.sql`.
 pub(super) fn schedule(row: &SqliteRow) -> Result<Schedule, StoreError> {
     let mut columns = Columns::of(row);
     Ok(Schedule {

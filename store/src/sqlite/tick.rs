@@ -66,14 +66,12 @@ async fn due_schedules(
     limit: u32,
     now: DateTime<Utc>,
 ) -> Result<Vec<DueSchedule>, StoreError> {
-    const DUE: &str = concat!(
-        include_str!("sql/schedules.sql"),
-        "INDEXED BY punctual_schedules_next\n",
-        "WHERE next_fire_at <= ?1 AND next_fire_at IS NOT NULL AND enabled\n",
-        "ORDER BY next_fire_at, id LIMIT ?2"
-    );
-    let found =
-        sqlx::query(DUE).bind(micros(now)).bind(i64::from(limit)).fetch_all(&mut *connection).await.map_err(broken)?;
+    let found = sqlx::query(include_str!("sql/due_schedules.sql"))
+        .bind(micros(now))
+        .bind(i64::from(limit))
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
     let due = found.iter().map(rows::schedule).collect::<Result<Vec<_>, _>>()?;
     if due.is_empty() {
         return Ok(Vec::new());
@@ -163,7 +161,7 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
         })
         .collect();
     if !moves.is_empty() {
-        sqlx::query(include_str!("sql/move_schedules.sql"))
+        sqlx::query(include_str!("sql/advance_schedules.sql"))
             .bind(to_text(&moves)?)
             .bind(micros(now))
             .execute(connection)
@@ -185,12 +183,11 @@ pub(super) async fn add_fires(
     let fires = fires.into_iter().map(|fire| Fire { schedule_id, fire, tz_version: tz_version.to_owned() }).collect();
     let fires = leave_out_known(connection, kind, fires).await?;
     let ids = fires.iter().map(|fire| fire.fire.id).collect();
-    let made = fires.iter().filter(|fire| matches!(fire.fire.disposition, Disposition::Fired(_))).count();
+    let makes_tasks = fires.iter().any(|fire| matches!(fire.fire.disposition, Disposition::Fired(_)));
     write_fires(connection, kind, fires, now).await?;
-    if made > 0 {
-        sqlx::query(include_str!("sql/note_fired.sql"))
+    if makes_tasks {
+        sqlx::query("UPDATE punctual_schedules SET last_fired_at = ?2 WHERE id = ?1")
             .bind(schedule_id.0)
-            .bind(made as i64)
             .bind(micros(now))
             .execute(connection)
             .await

@@ -7,16 +7,14 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::store::{Counts, Depth, Pruned, StoreError, Upkeep};
-use punctual_domain::topic::{Topic, TopicDefinition};
+use punctual_domain::topic::Topic;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
 
 use super::rows::{Columns, Hex, instant, micros, micros_before};
 use super::tasks::ANSWERS_KEPT;
 use super::{SqliteStore, broken, topics};
-use crate::text::to_text;
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+use crate::text::{Retention, to_text};
 
 #[async_trait]
 impl Upkeep for SqliteStore {
@@ -54,19 +52,19 @@ async fn prunable_tasks(
     now: DateTime<Utc>,
 ) -> Result<Vec<Uuid>, StoreError> {
     let definitions = topics::definitions(connection).await?;
-    let mut own = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     if definitions.iter().any(|definition| definition.retention_days.is_some()) {
-        let names: Vec<String> = sqlx::query_scalar(include_str!("sql/topics_of_history.sql"))
+        names = sqlx::query_scalar(include_str!("sql/ended_topics.sql"))
             .fetch_all(&mut *connection)
             .await
             .map_err(broken)?;
-        for topic in names.into_iter().map(Topic::from_stored) {
-            let definition = TopicDefinition::for_topic(&definitions, &topic);
-            if let Some(days) = definition.and_then(|definition| definition.retention_days) {
-                own.push((topic, micros_before(now, DAY * days)));
-            }
-        }
     }
+    let retention = Retention::new(keep, &definitions, names.into_iter().map(Topic::from_stored));
+    let own: Vec<_> = retention
+        .special
+        .iter()
+        .flat_map(|(keep, topics)| topics.iter().map(|topic| (topic, micros_before(now, *keep))))
+        .collect();
     sqlx::query_scalar(include_str!("sql/prunable_tasks.sql"))
         .bind(to_text(&own)?)
         .bind(micros_before(now, keep))

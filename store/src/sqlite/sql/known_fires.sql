@@ -1,5 +1,8 @@
 -- Which of these fires are there already.
+WITH given (row) AS MATERIALIZED (
+    SELECT value FROM jsonb_each(?1)
+)
 SELECT f.schedule_id, f.scheduled_at
-FROM json_each(?1) AS n
+FROM given AS g
 CROSS JOIN punctual_fires AS f
-    ON f.schedule_id = unhex(n.value ->> 0) AND f.scheduled_at = n.value ->> 1 AND f.kind = ?2
+    ON f.schedule_id = unhex(g.row ->> 0) AND f.scheduled_at = g.row ->> 1 AND f.kind = ?2

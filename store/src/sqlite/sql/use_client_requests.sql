@@ -1,3 +1,6 @@
 -- Takes clientRequestIds for good.
+WITH given (row) AS MATERIALIZED (
+    SELECT value FROM jsonb_each(?1)
+)
 INSERT INTO punctual_client_requests (client_request_id, made, id)
-SELECT value ->> 0, ?2, unhex(value ->> 1) FROM json_each(?1)
+SELECT row ->> 0, ?2, unhex(row ->> 1) FROM given
