@@ -366,6 +366,7 @@ behaviours! {
         a_complete_schema_is_accepted_where_nothing_may_change
         each_migration_is_recorded_once
         a_newer_schema_that_needs_a_newer_binary_is_refused
+        what_a_newer_schema_is_can_be_told
         a_newer_schema_that_we_can_work_on_is_accepted;
     concurrency:
         eight_claimers_share_ten_thousand_tasks_and_never_one

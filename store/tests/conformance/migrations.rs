@@ -52,15 +52,21 @@ pub(crate) async fn each_migration_is_recorded_once(world: World) {
     assert_eq!(world.database.count("punctual_schema").await, MIGRATIONS.len() as i64);
 }
 
+/// Records a migration that this binary does not know, and that leaves nothing to binaries older than itself.
+const FROM_THE_FUTURE: &str = "
+    INSERT INTO punctual_schema (version, name, checksum, oldest_compatible, applied_at)
+    SELECT version + 1, 'from_the_future', checksum, version + 1, applied_at
+    FROM punctual_schema ORDER BY version DESC LIMIT 1";
+
+/// The same, but this binary still works with what it leaves.
+const FROM_TOMORROW: &str = "
+    INSERT INTO punctual_schema (version, name, checksum, oldest_compatible, applied_at)
+    SELECT version + 1, 'from_tomorrow', checksum, version, applied_at
+    FROM punctual_schema ORDER BY version DESC LIMIT 1";
+
 pub(crate) async fn a_newer_schema_that_needs_a_newer_binary_is_refused(world: World) {
     let database = world.close();
-    database
-        .execute(
-            "INSERT INTO punctual_schema (version, name, checksum, oldest_compatible, applied_at)
-             SELECT version + 1, 'from_the_future', checksum, version + 1, applied_at
-             FROM punctual_schema ORDER BY version DESC LIMIT 1",
-        )
-        .await;
+    database.execute(FROM_THE_FUTURE).await;
     for migrate in [Migrate::Run, Migrate::Check] {
         let sentence = refusal(open(&database, migrate).await);
         assert!(sentence.contains("install a newer punctual"), "{sentence}");
@@ -68,18 +74,17 @@ pub(crate) async fn a_newer_schema_that_needs_a_newer_binary_is_refused(world: W
     assert_eq!(database.count("punctual_schema").await, MIGRATIONS.len() as i64 + 1);
 }
 
+pub(crate) async fn what_a_newer_schema_is_can_be_told(world: World) {
+    let database = world.close();
+    database.execute(FROM_THE_FUTURE).await;
+    let newer = SchemaState { version: SchemaState::ours() + 1, oldest_compatible: SchemaState::ours() + 1 };
+    assert_eq!(schema_state(&database.url()).await.unwrap(), newer);
+}
+
 pub(crate) async fn a_newer_schema_that_we_can_work_on_is_accepted(world: World) {
     let pending = world.add(task("mail")).await;
     let database = world.close();
-    database
-        .execute(
-            "INSERT INTO punctual_schema (version, name, checksum, oldest_compatible, applied_at)
-             SELECT version + 1, 'from_the_future', checksum, version, applied_at
-             FROM punctual_schema ORDER BY version DESC LIMIT 1",
-        )
-        .await;
-    let newer = SchemaState { version: SchemaState::ours() + 1, oldest_compatible: SchemaState::ours() };
-    assert_eq!(schema_state(&database.url()).await.unwrap(), newer);
+    database.execute(FROM_TOMORROW).await;
     for migrate in [Migrate::Run, Migrate::Check] {
         let store = open(&database, migrate).await.unwrap();
         assert_eq!(store.task(pending.id).await.unwrap().unwrap().task, pending);

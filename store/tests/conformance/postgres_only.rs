@@ -1,5 +1,6 @@
 //! What holds for PostgreSQL alone.
 
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -36,23 +37,26 @@ fn a_schedule_in_the_hands_of_another_node_is_passed_over() {
     on_postgres(async |world: World| {
         let schedule = world.every_minute("nightly").await;
         world.advance_secs(61);
-        let (decides, is_deciding) = std::sync::mpsc::channel();
-        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
-        let may_go_on = std::sync::Mutex::new(may_go_on);
-        let first = world.another_node().await;
-        let deciding = tokio::spawn(async move {
-            let decide = move |_: &DueSchedule, _| {
-                decides.send(()).unwrap();
-                // An error means that the test is over.
-                let _ = may_go_on.lock().unwrap().recv();
-                None
-            };
-            first.tick(10, &decide).await.unwrap();
+        let (decides, is_deciding) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let (url, options) = (world.database.url(), options(Some(world.clock.clone())));
+        // On a thread and a runtime of its own, because the decision blocks.
+        let deciding = std::thread::spawn(move || {
+            block_on(async move {
+                let decide = move |_: &DueSchedule, _| {
+                    decides.send(()).unwrap();
+                    // An error means that the test is over.
+                    let _ = may_go_on.lock().unwrap().recv();
+                    None
+                };
+                connect(&url, options).await.unwrap().tick(10, &decide).await.unwrap();
+            });
         });
         tokio::task::spawn_blocking(move || is_deciding.recv().unwrap()).await.unwrap();
         assert_eq!(world.tick_by_the_rules().await, Ticked::default());
         go_on.send(()).unwrap();
-        deciding.await.unwrap();
+        deciding.join().unwrap();
         assert_eq!(world.tick_by_the_rules().await.fired, 1);
         assert_eq!(world.schedule(schedule.id).await.unwrap().unwrap().fires_made, 1);
     });

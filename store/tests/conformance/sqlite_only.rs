@@ -54,6 +54,7 @@ fn a_missing_file_is_refused_where_nothing_may_change() {
     let url = Database::sqlite(&folder, "punctual.db").url();
     let sentence = block_on(refusal(&url, Options { migrate: Migrate::Check, ..options(None) }));
     assert!(sentence.contains("punctual migrate"), "{sentence}");
+    assert!(!folder.path().join("punctual.db").exists());
 }
 
 #[test]
