@@ -316,7 +316,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let store = open(&folder).await;
         let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
-        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let first = store.write(move |_, _| Box::pin(async move { gate.await.map_err(|_| StoreError::NotFound) }));
         let seen = Arc::new(Mutex::new(None));
         let (seen_by_job, path) = (seen.clone(), folder.path().join("punctual.db"));
         let taken = || NewTask { client_request_id: Some("once".into()), ..new_task() };
@@ -371,7 +371,7 @@ mod tests {
     async fn a_write_whose_caller_has_gone_is_not_begun() {
         let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
         let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
-        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let first = store.write(move |_, _| Box::pin(async move { gate.await.map_err(|_| StoreError::NotFound) }));
         let (_, _) = tokio::join!(first, async {
             let gone =
                 tokio::time::timeout(Duration::from_millis(10), store.create_tasks(vec![new_task()], None)).await;
@@ -531,7 +531,7 @@ mod tests {
             ($($name:literal)*) => { [$(($name, include_str!(concat!("sql/", $name, ".sql")))),*] };
         }
         let frequent = statements![
-            "advance_schedules" "attempts" "claim" "claimable" "count_due" "delete_tasks" "due_schedules" "due_topics"
+            "advance_schedules" "attempts" "claim" "claimable" "claimable_suspects" "count_due" "delete_tasks" "due_schedules" "due_topics"
             "end_tasks" "events" "expired" "extend" "find_answer" "insert_tasks" "known_fires" "known_messages"
             "live_tasks_of_schedules" "living_by_key" "next_due_at" "next_expiry_at" "next_fire_at" "next_message_at"
             "note_attempts" "prunable_tasks" "prune_answers" "prune_attempts" "prune_fires" "prune_messages"
