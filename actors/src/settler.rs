@@ -79,11 +79,12 @@ impl Actor for Settler {
             SettlerMessage::Written { batch, answers } => self.written(&myself, state, batch, answers),
             SettlerMessage::Drain(reply) => state.drained = Some(reply),
         }
-        if !state.writing && state.waiting.is_empty() {
-            if let Some(reply) = state.drained.take() {
-                // Whoever asked may have stopped waiting.
-                let _ = reply.send(());
-            }
+        if !state.writing
+            && state.waiting.is_empty()
+            && let Some(reply) = state.drained.take()
+        {
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(());
         }
         Ok(())
     }

@@ -1,3 +1,103 @@
-//! The command line: one file per command.
+//! The command line: one file per command. Results go to stdout, everything else to stderr.
 
+mod config;
+mod doctor;
+mod migrate;
 pub mod next;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::{Config, Loaded, Sources};
+
+/// The scheduler that fires work on time, once, and can prove it.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  punctual serve                                         SQLite, API on 127.0.0.1:7878
+  punctual serve --database postgres://me@localhost/app  PostgreSQL, for any number of nodes
+  punctual config check                                  all errors of the configuration
+  punctual doctor                                        is everything in place?
+  punctual next '0 9 * * 1-5' --tz America/Mexico_City   the next instants
+
+Exit codes: 0 ok, 1 refused or failed, 2 usage.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the service
+    Serve(serve::ServeArgs),
+    /// Brings the database's schema up to date
+    Migrate(migrate::MigrateArgs),
+    /// Prints the next instants of a cron expression
+    Next(next::NextArgs),
+    /// Checks or shows the configuration
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Checks the database, Redis, the clock and the zone data
+    Doctor(doctor::DoctorArgs),
+}
+
+impl Cli {
+    /// Does what the command says.
+    ///
+    /// # Errors
+    /// When it was refused or failed.
+    pub async fn run(self) -> Result<ExitCode> {
+        match self.command {
+            None => {
+                Self::command().print_help()?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Some(Command::Serve(args)) => args.run().await,
+            Some(Command::Migrate(args)) => args.run().await,
+            Some(Command::Next(args)) => run_next(&args),
+            Some(Command::Config(command)) => command.run(),
+            Some(Command::Doctor(args)) => args.run().await,
+        }
+    }
+}
+
+/// Where the configuration comes from, for commands that need one.
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// The configuration file [default: config/punctual.toml, if it is there]
+    #[arg(long, value_name = "F")]
+    config: Option<PathBuf>,
+    /// The database, sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// Redis, redis://HOST
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+}
+
+impl ConfigArgs {
+    fn sources(&self) -> Sources {
+        let flags = [("database.url", "--database", &self.database), ("redis.url", "--redis", &self.redis)];
+        let flags = flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect();
+        Sources { file: self.config.clone(), flags, ..Sources::of_process() }
+    }
+
+    fn load(&self) -> Result<Loaded> {
+        Ok(Config::load(&self.sources())?)
+    }
+}
+
+fn run_next(args: &next::NextArgs) -> Result<ExitCode> {
+    use punctual_domain::clock::Clock;
+    let tzdir = std::env::var_os("PUNCTUAL_TZDIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let zones = punctual_domain::time::ZoneDatabase::current(tzdir.as_deref())?;
+    let now = crate::SystemClock::new().now();
+    next::run(args, &zones, now, std::io::stdin().lock(), std::io::stdout().lock())?;
+    Ok(ExitCode::SUCCESS)
+}

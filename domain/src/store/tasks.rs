@@ -18,6 +18,12 @@ pub trait Tasks: Send + Sync {
     /// `ClientRequestIdInUse` (also for one used twice in `tasks`), `IdempotencyKeyReused`.
     async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError>;
 
+    /// The answer that a call with this `Idempotency-Key` was given before, if it is still kept.
+    ///
+    /// # Errors
+    /// `IdempotencyKeyReused`, if that call had another fingerprint.
+    async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError>;
+
     /// One task, with its attempts in order; one that runs or ended at the first attempt shows that one too.
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError>;
 
@@ -122,6 +128,9 @@ pub struct Answer {
     pub body: String,
 }
 
+/// Writes the answer to a call that made these tasks.
+pub type WriteAnswer = dyn FnOnce(&[Created]) -> Answer + Send + Sync;
+
 /// Keeps the answer of a call under the caller's `Idempotency-Key`, for 24 hours.
 pub struct Remember {
     /// Whose key it is: the API key's id, or empty without keys.
@@ -131,5 +140,5 @@ pub struct Remember {
     /// The same for bodies that are the same JSON.
     pub fingerprint: String,
     /// Writes the answer once the tasks are known, before they are committed.
-    pub answer: Box<dyn FnOnce(&[Created]) -> Answer + Send + Sync>,
+    pub answer: Box<WriteAnswer>,
 }

@@ -9,7 +9,7 @@ use punctual_domain::store::{
     Answer, Bulk, Created, Creation, Page, Remember, StoreError, TaskFilter, TaskWithAttempts, Tasks,
 };
 use punctual_domain::task::{Due, NewTask, Task, TaskStatus};
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
@@ -46,6 +46,19 @@ impl Tasks for PostgresStore {
             }
             transaction.commit().await.map_err(broken)?;
             Ok(Creation::Made(created))
+        })
+    }
+
+    async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError> {
+        lend!(self, |connection| {
+            let row = sqlx::query(include_str!("sql/find_answer.sql"))
+                .bind(self.now())
+                .bind(owner)
+                .bind(key)
+                .fetch_optional(connection)
+                .await
+                .map_err(broken)?;
+            row.map(|row| kept_answer(&row, fingerprint)).transpose()
         })
     }
 
@@ -232,11 +245,16 @@ async fn take_answer(
         .fetch_one(connection)
         .await
         .map_err(broken)?;
-    if row.get::<&str, _>(0) != remember.fingerprint {
+    kept_answer(&row, &remember.fingerprint).map(Some)
+}
+
+/// The answer in a row, if it was given to a call with this fingerprint.
+fn kept_answer(row: &PgRow, fingerprint: &str) -> Result<Answer, StoreError> {
+    if row.get::<&str, _>(0) != fingerprint {
         return Err(StoreError::IdempotencyKeyReused);
     }
     let status = u16::try_from(row.get::<i32, _>(1)).unwrap_or(200);
-    Ok(Some(Answer { status, body: row.get(2) }))
+    Ok(Answer { status, body: row.get(2) })
 }
 
 /// Writes tasks inside the caller's own transaction: a commit makes them visible, a rollback makes them never have

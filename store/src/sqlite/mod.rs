@@ -316,7 +316,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let store = open(&folder).await;
         let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
-        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let first = store.write(move |_, _| Box::pin(async move { gate.await.map_err(|_| StoreError::NotFound) }));
         let seen = Arc::new(Mutex::new(None));
         let (seen_by_job, path) = (seen.clone(), folder.path().join("punctual.db"));
         let taken = || NewTask { client_request_id: Some("once".into()), ..new_task() };
@@ -371,7 +371,7 @@ mod tests {
     async fn a_write_whose_caller_has_gone_is_not_begun() {
         let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
         let (open_the_gate, gate) = tokio::sync::oneshot::channel::<()>();
-        let first = store.write(move |_, _| Box::pin(async move { Ok(gate.await.unwrap()) }));
+        let first = store.write(move |_, _| Box::pin(async move { gate.await.map_err(|_| StoreError::NotFound) }));
         let (_, _) = tokio::join!(first, async {
             let gone =
                 tokio::time::timeout(Duration::from_millis(10), store.create_tasks(vec![new_task()], None)).await;

@@ -58,6 +58,20 @@ impl Tasks for SqliteStore {
         .await
     }
 
+    async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError> {
+        let (owner, key, fingerprint) = (owner.to_owned(), key.to_owned(), fingerprint.to_owned());
+        self.read(move |connection, now| {
+            async move {
+                match find_answer(connection, &owner, &key, now).await? {
+                    Some((kept, _)) if kept != fingerprint => Err(StoreError::IdempotencyKeyReused),
+                    found => Ok(found.map(|(_, answer)| answer)),
+                }
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError> {
         // One snapshot for both reads: the task may end in between.
         self.snapshot(move |connection, _| {

@@ -44,6 +44,16 @@ pub(crate) async fn a_replay_gets_the_first_answer_word_for_word(world: World) {
     assert_eq!(world.list(TaskFilter::default()).await.len(), 1);
 }
 
+pub(crate) async fn the_answer_of_an_earlier_call_can_be_looked_up(world: World) {
+    assert_eq!(world.remembered("me", "k", "f").await, Ok(None));
+    made(&world, mail(), remember("me", "k", "f")).await;
+    assert_eq!(world.remembered("me", "k", "f").await, Ok(Some(answer())));
+    assert_eq!(world.remembered("me", "k", "g").await, Err(StoreError::IdempotencyKeyReused));
+    assert_eq!(world.remembered("you", "k", "f").await, Ok(None));
+    world.advance(TimeDelta::hours(24));
+    assert_eq!(world.remembered("me", "k", "f").await, Ok(None));
+}
+
 pub(crate) async fn the_answer_is_written_from_the_tasks_that_were_made(world: World) {
     let living = world.add(task("mail").dedupe_key("k")).await;
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -102,6 +102,7 @@ behaviours! {
         racing_batches_that_share_client_request_ids_make_one_of_them;
     idempotency:
         a_replay_gets_the_first_answer_word_for_word
+        the_answer_of_an_earlier_call_can_be_looked_up
         the_answer_is_written_from_the_tasks_that_were_made
         another_body_under_the_same_key_is_refused
         an_idempotency_key_belongs_to_its_owner

@@ -1,0 +1,173 @@
+//! `punctual doctor`: is everything in place, and if not, what to do about it.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use punctual_domain::time::ZoneDatabase;
+use punctual_store::{Migrate, Options, SchemaState};
+use serde::Serialize;
+
+use super::ConfigArgs;
+use crate::SystemClock;
+use crate::config::{Config, Secret};
+use crate::redis::Redis;
+use crate::store_time::StoreTime;
+
+/// Checks the database, Redis, the clock and the zone data. Changes nothing.
+#[derive(Debug, clap::Args)]
+pub(super) struct DoctorArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long each check may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Our clock may differ from the database's by this much.
+const TOLERATED_OFFSET_MS: i64 = 2_000;
+
+impl DoctorArgs {
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        let loaded = self.config.load()?;
+        let mut checks = vec![configuration(&loaded.warnings)];
+        checks.extend(database(&loaded.config.database_url).await);
+        checks.push(redis(&loaded.config).await);
+        checks.push(zone_data(&loaded.config));
+
+        let is_well = checks.iter().all(|check| check.state != State::Failed);
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&serde_json::json!({"ok": is_well, "checks": checks}))?)?;
+        } else {
+            write_table(&mut out, &checks)?;
+        }
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// What one check found.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Note,
+    Failed,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), advice: None }
+    }
+
+    fn note(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Note, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn failed(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state: State::Failed, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+fn configuration(warnings: &[String]) -> Check {
+    match warnings {
+        [] => Check::ok("configuration", "in order"),
+        warnings => Check::note("configuration", warnings.join("; "), "remove what is not used"),
+    }
+}
+
+async fn database(url: &Secret) -> Vec<Check> {
+    let schema = match tokio::time::timeout(PATIENCE, punctual_store::schema_state(url.expose())).await {
+        Ok(Ok(schema)) => schema,
+        Ok(Err(error)) => {
+            return vec![Check::failed("database", format!("{url}: {error}"), "start it, or mend DATABASE_URL")];
+        }
+        Err(_) => {
+            let found = format!("{url} did not answer within {PATIENCE:?}");
+            return vec![Check::failed("database", found, "look whether it is overloaded, or the network is down")];
+        }
+    };
+    let mut checks = vec![Check::ok("database", url.to_string())];
+    if let Err(reason) = schema.check_not_newer() {
+        checks.push(Check::failed("schema", reason, "install a newer punctual"));
+        return checks;
+    }
+    if let Err(reason) = schema.check_complete() {
+        checks.push(Check::note("schema", reason, "`punctual serve` does the same at its start"));
+        return checks;
+    }
+    checks.push(Check::ok("schema", format!("{} (this punctual is made for {})", schema.version, SchemaState::ours())));
+    checks.extend(open_database(url).await);
+    checks
+}
+
+/// What can only be seen by opening the database as the service does, which refuses what would not survive a power cut.
+async fn open_database(url: &Secret) -> Vec<Check> {
+    let options = Options { migrate: Migrate::Check, connections: 1, ..Options::default() };
+    let store = match punctual_store::connect(url.expose(), options).await {
+        Ok(store) => store,
+        Err(error) if url.expose().starts_with("sqlite:") => {
+            return vec![Check::note("durability", error.to_string(), "stop the service to have this checked too")];
+        }
+        Err(error) => return vec![Check::failed("durability", error.to_string(), "mend the database's settings")],
+    };
+    let durable = match url.expose().starts_with("sqlite:") {
+        true => "WAL with synchronous=FULL",
+        false => "fsync is on",
+    };
+    let mut checks = vec![Check::ok("durability", durable)];
+    let time = StoreTime::new(std::sync::Arc::new(SystemClock::new()));
+    checks.push(match time.measure(&*store).await.map(|offset| offset.num_milliseconds()) {
+        Ok(ms) if ms.abs() <= TOLERATED_OFFSET_MS => Check::ok("clock", format!("{ms} ms from the database's")),
+        Ok(ms) => Check::failed("clock", format!("{ms} ms from the database's"), "set both machines by NTP"),
+        Err(error) => Check::failed("clock", error.to_string(), "look into the database's log"),
+    });
+    checks
+}
+
+async fn redis(config: &Config) -> Check {
+    let Some(url) = &config.redis_url else { return Check::ok("redis", "not configured, and not needed") };
+    let answer = match Redis::new(url) {
+        Ok(redis) => redis.ping().await,
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(()) => Check::ok("redis", url.to_string()),
+        Err(error) => Check::failed("redis", format!("{url}: {error}"), "start it, or mend or remove REDIS_URL"),
+    }
+}
+
+fn zone_data(config: &Config) -> Check {
+    match ZoneDatabase::current(config.tzdir.as_deref()) {
+        Ok(zones) => Check::ok("zone data", format!("{} ({})", zones.version(), zones.source())),
+        Err(error) => Check::failed("zone data", error.to_string(), "mend or remove PUNCTUAL_TZDIR"),
+    }
+}
+
+fn write_table(out: &mut impl Write, checks: &[Check]) -> std::io::Result<()> {
+    for check in checks {
+        let state = match check.state {
+            State::Ok => "ok",
+            State::Note => "note",
+            State::Failed => "FAILED",
+        };
+        writeln!(out, "{state:<7} {:<14} {}", check.name, check.found)?;
+        if let Some(advice) = &check.advice {
+            writeln!(out, "{:<7} {:<14} → {advice}", "", "")?;
+        }
+    }
+    Ok(())
+}

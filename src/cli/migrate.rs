@@ -1,0 +1,42 @@
+//! `punctual migrate`: brings the database's schema up to date, or says what that would do.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use punctual_store::{Options, SchemaState};
+
+use super::ConfigArgs;
+
+/// Brings the database's schema up to date. `serve` does the same at its start.
+#[derive(Debug, clap::Args)]
+pub(super) struct MigrateArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Only list what would be applied
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl MigrateArgs {
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        let url = self.config.load()?.config.database_url;
+        let before = punctual_store::schema_state(url.expose()).await?;
+        before.check_not_newer().map_err(anyhow::Error::msg)?;
+        if !self.dry_run && before.missing().next().is_some() {
+            punctual_store::connect(url.expose(), Options::default()).await?;
+        }
+
+        let mut out = std::io::stdout().lock();
+        let done = if self.dry_run { "would apply" } else { "applied" };
+        for migration in before.missing() {
+            writeln!(out, "{done} {}", migration.name)?;
+        }
+        match before.missing().count() {
+            0 => writeln!(out, "{url} has schema {}, nothing to do", before.version)?,
+            _ if self.dry_run => writeln!(out, "{url} has schema {} and is left as it is", before.version)?,
+            _ => writeln!(out, "{url} has schema {} now", SchemaState::ours())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,69 @@
+//! The machine's clock: the one place that asks it for the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use punctual_domain::clock::Clock;
+
+/// The longest nap: how soon a sleeper notices that somebody set the machine's clock.
+const NAP: Duration = Duration::from_secs(1);
+
+/// The machine's clock, to the microsecond. When the machine's goes backwards, this one stands still until it has
+/// caught up.
+#[derive(Clone, Default)]
+pub struct SystemClock {
+    latest: Arc<AtomicI64>,
+}
+
+impl SystemClock {
+    /// A clock that has told no time yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn not_before_the_latest(&self, micros: i64) -> DateTime<Utc> {
+        let latest = self.latest.fetch_max(micros, Ordering::AcqRel).max(micros);
+        DateTime::from_timestamp_micros(latest).unwrap_or_default()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> DateTime<Utc> {
+        self.not_before_the_latest(Utc::now().timestamp_micros())
+    }
+
+    fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()> {
+        let clock = self.clone();
+        Box::pin(async move {
+            while let Some(rest) = (at - clock.now()).to_std().ok().filter(|rest| !rest.is_zero()) {
+                tokio::time::sleep(rest.min(NAP)).await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::TimeDelta;
+
+    #[test]
+    fn it_never_goes_backwards_and_tells_whole_microseconds() {
+        let clock = SystemClock::new();
+        let ahead = clock.not_before_the_latest((Utc::now() + TimeDelta::hours(1)).timestamp_micros());
+        assert_eq!(clock.now(), ahead);
+        assert_eq!(ahead.timestamp_subsec_nanos() % 1_000, 0);
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_wakes_at_its_instant_and_not_before() {
+        let clock = SystemClock::new();
+        let at = clock.now() + TimeDelta::milliseconds(20);
+        clock.sleep_until(at).await;
+        assert!(clock.now() >= at);
+        clock.sleep_until(at - TimeDelta::hours(1)).await;
+    }
+}

@@ -1,0 +1,328 @@
+//! The configuration: every value, its default, and what makes it valid.
+//!
+//! Values come from [`Sources`] as text and are read once, here. All errors are collected, each with the key, variable
+//! or flag it came from, so that one run shows everything there is to mend.
+
+mod error;
+mod key;
+mod secret;
+mod source;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use error::{ConfigError, ConfigErrors};
+pub use secret::Secret;
+pub use source::{DEFAULT_FILE, Source, Sources};
+pub use value::Network;
+
+use key::{KEYS, Key};
+use source::{Text, Texts};
+use value::Unit;
+
+/// Everything that can be configured.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the API and the dashboard listen.
+    pub listen: SocketAddr,
+    /// Where metrics listen, if not there.
+    pub metrics_listen: Option<SocketAddr>,
+    /// What is logged.
+    pub log: String,
+    /// A folder of zone data to consider.
+    pub tzdir: Option<PathBuf>,
+    /// The safety net of claiming.
+    pub poll_interval: Duration,
+    /// The most tasks taken by one claim.
+    pub max_tasks_per_poll: u32,
+    /// How long a claim lasts.
+    pub lease: Duration,
+    /// How often claims are renewed.
+    pub heartbeat: Duration,
+    /// How long leadership lasts.
+    pub leader_lease: Duration,
+    /// How often leadership is renewed.
+    pub leader_heartbeat: Duration,
+    /// How often hand-overs and leases are checked.
+    pub reconcile: Duration,
+    /// How late an instant just fires.
+    pub misfire_threshold: Duration,
+    /// Requests per second and API key.
+    pub rate_limit: u32,
+    /// How long a stopping service may finish what it has begun.
+    pub drain: Duration,
+    /// How many days ended tasks are kept.
+    pub retention_days: u32,
+    /// The database.
+    pub database_url: Secret,
+    /// Redis, if there is one.
+    pub redis_url: Option<Secret>,
+    /// Plugins that are turned on besides those that always are.
+    pub plugins: Vec<String>,
+    /// Private networks a webhook may reach.
+    pub webhook_allow: Vec<Network>,
+    /// How messages go out.
+    pub notify: NotifyConfig,
+    /// The plugin `signup`.
+    pub signup: SignupConfig,
+    /// The plugin `clearpath`.
+    pub clearpath: ClearpathConfig,
+}
+
+/// How messages go out.
+#[derive(Debug, Clone)]
+pub struct NotifyConfig {
+    /// `log`, `smtp`, `resend`, `queue` or `webhook`.
+    pub transport: String,
+    /// The SMTP server, with its password.
+    pub smtp_url: Option<Secret>,
+    /// The key for Resend.
+    pub resend_api_key: Option<Secret>,
+    /// Where Resend is.
+    pub resend_url: String,
+    /// The sender of e-mails.
+    pub mail_from: Option<String>,
+    /// Who gets alerts.
+    pub admin_alert_email: Option<String>,
+}
+
+/// What the plugin `signup` needs.
+#[derive(Debug, Clone)]
+pub struct SignupConfig {
+    /// Where reminders lead to.
+    pub dashboard_url: String,
+    /// Who hears of new sign-ups.
+    pub alert_email: Option<String>,
+}
+
+/// What the plugin `clearpath` needs.
+#[derive(Debug, Clone)]
+pub struct ClearpathConfig {
+    /// How lab results come in.
+    pub lab_integration_model: Option<String>,
+    /// Where they are polled.
+    pub lab_api_url: Option<String>,
+    /// The key for that.
+    pub lab_api_key: Option<Secret>,
+}
+
+/// A configuration, and where each of its values came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Every key with its value and source, fit to be shown.
+    pub settings: Vec<Setting>,
+    /// What is odd, but no error.
+    pub warnings: Vec<String>,
+}
+
+/// One key as it is in force.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The key.
+    pub name: &'static str,
+    /// Its value, with secrets hidden; `None` if nothing is set.
+    pub value: Option<String>,
+    /// Where the value came from.
+    pub source: Source,
+}
+
+impl Config {
+    /// Reads all sources.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn load(sources: &Sources) -> Result<Loaded, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let mut warnings = Vec::new();
+        let texts = source::collect(sources, &mut errors, &mut warnings);
+        let config = Reader { texts: &texts, errors: &mut errors }.config();
+        if !errors.0.is_empty() {
+            return Err(errors);
+        }
+        let settings = KEYS
+            .iter()
+            .map(|key| match texts.get(key.name) {
+                Some(Text { text, source }) => {
+                    Setting { name: key.name, value: Some(key.shown(text)), source: source.clone() }
+                }
+                None => Setting { name: key.name, value: config.derived(key.name), source: Source::Default },
+            })
+            .collect();
+        Ok(Loaded { config, settings, warnings })
+    }
+
+    /// What is in force for a key that nobody set and that follows from others.
+    fn derived(&self, name: &str) -> Option<String> {
+        match name {
+            "metrics_listen" => Some(self.listen.to_string()),
+            "heartbeat_seconds" => Some(format!("{:?}", self.heartbeat)),
+            "notify.transport" => Some(self.notify.transport.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Reads values out of texts. A text that is refused is noted, and the default read in its place, so that reading goes on.
+struct Reader<'a> {
+    texts: &'a Texts,
+    errors: &'a mut ConfigErrors,
+}
+
+impl Reader<'_> {
+    fn config(mut self) -> Config {
+        const SECOND: Duration = Duration::from_secs(1);
+        const HOUR: Duration = Duration::from_secs(3600);
+        const DAY: Duration = Duration::from_secs(86_400);
+        let seconds = |text: &str| value::duration(text, Unit::Seconds, SECOND..=HOUR);
+
+        let lease = self.required("lease_seconds", seconds);
+        let leader_lease = self.required("leader_lease_seconds", seconds);
+        let config = Config {
+            listen: self.required("listen", value::address),
+            metrics_listen: self.optional("metrics_listen", value::address),
+            log: self.required("log", log_filter),
+            tzdir: self.optional("tzdir", value::folder),
+            poll_interval: self.required("poll_interval_ms", |text| {
+                value::duration(text, Unit::Milliseconds, Duration::from_millis(100)..=DAY)
+            }),
+            max_tasks_per_poll: self.required("max_tasks_per_poll", |text| value::whole(text, 1..=10_000)),
+            lease,
+            heartbeat: self.optional("heartbeat_seconds", sub_seconds).unwrap_or(lease / 3),
+            leader_lease,
+            leader_heartbeat: self.required("leader_heartbeat_seconds", sub_seconds),
+            reconcile: self.required("reconcile_seconds", seconds),
+            misfire_threshold: self
+                .required("misfire_threshold_seconds", |text| value::duration(text, Unit::Seconds, SECOND..=DAY)),
+            rate_limit: self.required("rate_limit", |text| value::whole(text, 1..=1_000_000)),
+            drain: self.required("drain_seconds", |text| value::duration(text, Unit::Seconds, Duration::ZERO..=HOUR)),
+            retention_days: self.required("retention_days", |text| value::whole(text, 1..=36_500)),
+            database_url: self.required("database.url", value::database_url),
+            redis_url: self.optional("redis.url", |text| value::url(text, &["redis", "rediss"])),
+            plugins: self.required("plugins.enabled", |text| value::list(text, plugin)),
+            webhook_allow: self.required("webhook.allow", |text| value::list(text, value::network)),
+            notify: self.notify(),
+            signup: SignupConfig {
+                dashboard_url: self.required("signup.dashboard_url", value::web_address),
+                alert_email: self.optional("signup.alert_email", value::mail_address),
+            },
+            clearpath: ClearpathConfig {
+                lab_integration_model: self.optional("clearpath.lab_integration_model", |text| Ok(text.to_owned())),
+                lab_api_url: self.optional("clearpath.lab_api_url", value::web_address),
+                lab_api_key: self.optional("clearpath.lab_api_key", |text| Ok(Secret::hidden(text))),
+            },
+        };
+        self.check_shorter("heartbeat_seconds", config.heartbeat, "lease_seconds", config.lease);
+        self.check_shorter(
+            "leader_heartbeat_seconds",
+            config.leader_heartbeat,
+            "leader_lease_seconds",
+            config.leader_lease,
+        );
+        config
+    }
+
+    fn notify(&mut self) -> NotifyConfig {
+        const TRANSPORTS: [&str; 5] = ["log", "smtp", "resend", "queue", "webhook"];
+        let transport = self.optional("notify.transport", |text| value::one_of(text, &TRANSPORTS));
+        let smtp_url = self
+            .optional("notify.smtp_url", |text| value::url(text, &["smtp", "smtps"]))
+            .map(|url| Secret::hidden(url.expose()));
+        let resend_api_key = self.optional("notify.resend_api_key", |text| Ok(Secret::hidden(text)));
+        let needed = match transport.as_deref() {
+            Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
+            Some("resend") if resend_api_key.is_none() => Some("RESEND_API_KEY"),
+            Some("queue") if !self.texts.contains_key("redis.url") => Some("REDIS_URL"),
+            _ => None,
+        };
+        if let Some(needed) = needed {
+            self.refuse("notify.transport", format!("{needed} to be set with it"));
+        }
+        let transport = transport.unwrap_or_else(|| match (&smtp_url, &resend_api_key) {
+            (Some(_), _) => "smtp".to_owned(),
+            (None, Some(_)) => "resend".to_owned(),
+            (None, None) => "log".to_owned(),
+        });
+        NotifyConfig {
+            transport,
+            smtp_url,
+            resend_api_key,
+            resend_url: self.required("notify.resend_url", value::web_address),
+            mail_from: self.optional("notify.mail_from", value::mail_address),
+            admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
+        }
+    }
+
+    fn required<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        self.optional(name, &parse).unwrap_or_else(|| {
+            let default = Key::named(name).and_then(|key| key.default).unwrap_or_default();
+            parse(default).unwrap_or_else(|error| unreachable!("the default of {name} is refused: {error}"))
+        })
+    }
+
+    fn optional<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        match parse(&self.texts.get(name)?.text) {
+            Ok(value) => Some(value),
+            Err(expected) => {
+                self.refuse(name, expected);
+                None
+            }
+        }
+    }
+
+    fn check_shorter(&mut self, name: &'static str, value: Duration, longer_name: &'static str, longer: Duration) {
+        if value >= longer {
+            let culprit = if self.rank(name) < self.rank(longer_name) { longer_name } else { name };
+            let expected = format!("{name} ({value:?}) to be shorter than {longer_name} ({longer:?})");
+            self.refuse(culprit, expected);
+        }
+    }
+
+    /// How deliberate a value is: of two that do not fit together, the more deliberate one is named.
+    fn rank(&self, name: &str) -> u8 {
+        match self.texts.get(name).map(|text| &text.source) {
+            None | Some(Source::Default) => 0,
+            Some(Source::File(_)) => 1,
+            Some(Source::Variable(_)) => 2,
+            Some(Source::Flag(_)) => 3,
+        }
+    }
+
+    fn refuse(&mut self, name: &'static str, expected: String) {
+        if let (Some(key), Some(Text { text, source })) = (Key::named(name), self.texts.get(name)) {
+            let origin = match source {
+                Source::File(path) => format!("{name} in {}", path.display()),
+                Source::Default => name.to_owned(),
+                Source::Variable(_) | Source::Flag(_) => source.to_string(),
+            };
+            self.errors.add(ConfigError { origin, value: Some(format!("{:?}", key.shown(text))), expected });
+        }
+    }
+}
+
+fn sub_seconds(text: &str) -> Result<Duration, String> {
+    value::duration(text, Unit::Seconds, Duration::from_millis(100)..=Duration::from_secs(3600))
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    match text.parse::<tracing_subscriber::EnvFilter>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("a level such as `info`, or levels by module such as `warn,punctual=debug`".into()),
+    }
+}
+
+fn plugin(text: &str) -> Result<String, String> {
+    let known = crate::plugins::names();
+    if known.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("names of linked plugins, and {text:?} is none; there are: {}", known.join(", ")))
+    }
+}
+
+#[cfg(test)]
+#[path = "config/tests.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+//! Where values come from: defaults, then the file, then the environment, then flags.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::key::{Hide, KEYS, Key, OTHER_VARIABLES};
+use super::{ConfigError, ConfigErrors};
+
+/// The file that is read if it is there and no other is named.
+pub const DEFAULT_FILE: &str = "config/punctual.toml";
+
+/// What a configuration is read from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The file that was named; it must exist.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// Flags: the key, the flag, the value.
+    pub flags: Vec<(&'static str, &'static str, String)>,
+}
+
+impl Sources {
+    /// The environment of this process, and the default file.
+    pub fn of_process() -> Self {
+        let environment = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect();
+        Self { file: None, environment, flags: Vec::new() }
+    }
+}
+
+/// Where one value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said otherwise.
+    Default,
+    /// A key of a file.
+    File(PathBuf),
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag of the command.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// The text of one key and where it came from.
+#[derive(Debug, Clone)]
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) source: Source,
+}
+
+/// The texts of all keys that have one, by name.
+pub(super) type Texts = BTreeMap<&'static str, Text>;
+
+/// Collects the texts of all sources; the later one wins. Notes what cannot be understood, and what is only odd.
+pub(super) fn collect(sources: &Sources, errors: &mut ConfigErrors, warnings: &mut Vec<String>) -> Texts {
+    let mut texts = Texts::new();
+    for key in KEYS {
+        if let Some(default) = key.default {
+            texts.insert(key.name, Text { text: default.to_owned(), source: Source::Default });
+        }
+    }
+    collect_file(sources.file.as_deref(), &mut texts, errors);
+    collect_environment(&sources.environment, &mut texts, warnings);
+    for (name, flag, value) in &sources.flags {
+        texts.insert(name, Text { text: value.clone(), source: Source::Flag(flag) });
+    }
+    texts
+}
+
+fn collect_file(named: Option<&Path>, texts: &mut Texts, errors: &mut ConfigErrors) {
+    let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+    let content = match std::fs::read_to_string(path) {
+        Ok(content) => content,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => return,
+        Err(error) => return errors.add(ConfigError::file(path, format!("cannot be read: {error}"))),
+    };
+    match content.parse::<toml::Table>() {
+        Ok(table) => collect_table("", &table, path, texts, errors),
+        Err(error) => errors.add(ConfigError::file(path, format!("is not TOML: {}", error.to_string().trim_end()))),
+    }
+}
+
+fn collect_table(section: &str, table: &toml::Table, path: &Path, texts: &mut Texts, errors: &mut ConfigErrors) {
+    for (name, value) in table {
+        let name = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
+        let is_section = KEYS.iter().any(|key| key.name.starts_with(&format!("{name}.")));
+        match (Key::named(&name), value) {
+            (None, toml::Value::Table(inner)) if is_section => collect_table(&name, inner, path, texts, errors),
+            (None, _) if is_section => {
+                errors.add(ConfigError::key(path, &name, None, "a section with keys".into()));
+            }
+            (None, _) => errors.add(ConfigError::unknown(path, &name)),
+            (Some(key), value) => match text_of(value) {
+                Some(text) => {
+                    texts.insert(key.name, Text { text, source: Source::File(path.to_owned()) });
+                }
+                None => {
+                    let shown = (key.hide == Hide::Nothing).then(|| value.to_string());
+                    errors.add(ConfigError::key(path, &name, shown, "a text, a number or a list of texts".into()));
+                }
+            },
+        }
+    }
+}
+
+/// The value as it would stand in a variable.
+fn text_of(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Boolean(flag) => Some(flag.to_string()),
+        toml::Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().filter(|item| !item.contains(',')).map(str::to_owned))
+            .collect::<Option<Vec<_>>>()
+            .map(|items| items.join(",")),
+        toml::Value::Float(_) | toml::Value::Datetime(_) | toml::Value::Table(_) => None,
+    }
+}
+
+/// Takes what is set in the environment; an empty variable counts as not set.
+fn collect_environment(environment: &[(String, String)], texts: &mut Texts, warnings: &mut Vec<String>) {
+    let value_of = |name: &str| environment.iter().find(|(n, value)| n == name && !value.is_empty()).map(|(_, v)| v);
+    let mut known = OTHER_VARIABLES.map(str::to_owned).to_vec();
+    for key in KEYS {
+        for variable in key.variables() {
+            if let Some(value) = value_of(&variable) {
+                texts.insert(key.name, Text { text: value.clone(), source: Source::Variable(variable.clone()) });
+            }
+            known.push(variable);
+        }
+    }
+    for (name, _) in environment {
+        if name.starts_with("PUNCTUAL_") && !known.contains(name) {
+            warnings.push(format!("the variable {name} is set, and no key has that name; it changes nothing"));
+        }
+    }
+    warnings.sort();
+}

@@ -1,0 +1,193 @@
+//! How the text of a key becomes a value; a refusal says what was expected.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Secret;
+
+/// A network, such as `10.0.0.0/8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Its first address.
+    pub address: IpAddr,
+    /// How many leading bits are its own.
+    pub prefix: u8,
+}
+
+/// The unit of a duration that is written as a bare number.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unit {
+    Milliseconds,
+    Seconds,
+}
+
+/// An address and port; `localhost` is 127.0.0.1.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    if let Some(port) = local {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| "an address and port such as 127.0.0.1:7878 or [::1]:7878".into())
+}
+
+/// A duration inside `bounds`: a bare number in `unit`, or a number with its unit.
+pub(super) fn duration(text: &str, unit: Unit, bounds: RangeInclusive<Duration>) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let milliseconds: Option<u64> = match (suffix.trim_start(), unit) {
+        ("", Unit::Milliseconds) | ("ms", _) => Some(1),
+        ("", Unit::Seconds) | ("s", _) => Some(1_000),
+        ("m" | "min", _) => Some(60_000),
+        ("h", _) => Some(3_600_000),
+        ("d", _) => Some(86_400_000),
+        _ => None,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .zip(milliseconds)
+        .and_then(|(number, milliseconds)| number.checked_mul(milliseconds))
+        .map(Duration::from_millis)
+        .filter(|duration| bounds.contains(duration))
+        .ok_or_else(|| {
+            let unit = match unit {
+                Unit::Milliseconds => "milliseconds",
+                Unit::Seconds => "seconds",
+            };
+            format!(
+                "{unit} as a number, or a text such as \"30s\", from {} to {}",
+                spelled(*bounds.start()),
+                spelled(*bounds.end())
+            )
+        })
+}
+
+/// A whole number inside `bounds`.
+pub(super) fn whole(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| bounds.contains(number))
+        .ok_or_else(|| format!("a whole number from {} to {}", bounds.start(), bounds.end()))
+}
+
+/// One of `names`.
+pub(super) fn one_of(text: &str, names: &[&str]) -> Result<String, String> {
+    if names.contains(&text) { Ok(text.to_owned()) } else { Err(format!("one of {}", names.join(", "))) }
+}
+
+/// A URL with one of `schemes`, of which the password is a secret.
+pub(super) fn url(text: &str, schemes: &[&str]) -> Result<Secret, String> {
+    match text.split_once("://") {
+        Some((scheme, rest)) if schemes.contains(&scheme) && !rest.is_empty() => Ok(Secret::url(text)),
+        _ => Err(format!("a URL that begins with {}://", schemes.join(":// or "))),
+    }
+}
+
+/// The URL of a database.
+pub(super) fn database_url(text: &str) -> Result<Secret, String> {
+    match text.strip_prefix("sqlite:") {
+        Some(rest) if !rest.is_empty() => Ok(Secret::url(text)),
+        Some(_) => Err("the name of a file behind sqlite://".into()),
+        None => url(text, &["sqlite", "postgres", "postgresql"]),
+    }
+}
+
+/// A plain web address.
+pub(super) fn web_address(text: &str) -> Result<String, String> {
+    url(text, &["https", "http"]).map(|url| url.expose().trim_end_matches('/').to_owned())
+}
+
+/// Something like `name@host`, alone or as `Name <name@host>`.
+pub(super) fn mail_address(text: &str) -> Result<String, String> {
+    let bare = text.rsplit_once('<').map_or(text, |(_, rest)| rest.trim_end_matches('>'));
+    let is_address = bare.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.len() > 1);
+    if is_address && !text.contains(|c: char| c.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err("an e-mail address".into())
+    }
+}
+
+/// A folder that is there.
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_dir() { Ok(folder) } else { Err("a folder that exists".into()) }
+}
+
+/// Names or other items, separated by commas.
+pub(super) fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(item).collect()
+}
+
+/// A network, or a single address.
+pub(super) fn network(text: &str) -> Result<Network, String> {
+    let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+    let refused = || "networks such as 10.1.0.0/16 or fd00::/8, separated by commas".to_owned();
+    let address: IpAddr = address.parse().map_err(|_| refused())?;
+    let widest = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = prefix.map_or(Some(widest), |prefix| prefix.parse().ok()).filter(|prefix| *prefix <= widest);
+    Ok(Network { address, prefix: prefix.ok_or_else(refused)? })
+}
+
+fn spelled(duration: Duration) -> String {
+    let milliseconds = duration.as_millis();
+    match [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")]
+        .into_iter()
+        .find(|(unit, _)| milliseconds > 0 && milliseconds.is_multiple_of(*unit))
+    {
+        Some((unit, name)) => format!("{}{name}", milliseconds / unit),
+        None => format!("{milliseconds}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_numbers_in_the_unit_of_the_key_or_say_their_own() {
+        let any = Duration::ZERO..=Duration::from_secs(86_400);
+        for (text, unit, milliseconds) in [
+            ("5", Unit::Seconds, 5_000),
+            ("5", Unit::Milliseconds, 5),
+            ("250ms", Unit::Seconds, 250),
+            ("15m", Unit::Milliseconds, 900_000),
+            ("1 h", Unit::Seconds, 3_600_000),
+            ("1d", Unit::Seconds, 86_400_000),
+        ] {
+            assert_eq!(duration(text, unit, any.clone()), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "s", "-1", "1.5s", "1w", "2d", "99999999999999999999", "1s2s"] {
+            let refusal = duration(text, Unit::Seconds, any.clone()).unwrap_err();
+            assert_eq!(refusal, "seconds as a number, or a text such as \"30s\", from 0ms to 1d");
+        }
+    }
+
+    #[test]
+    fn addresses_name_a_port() {
+        assert_eq!(address("localhost:80").unwrap(), "127.0.0.1:80".parse().unwrap());
+        assert!(address("[::1]:0").is_ok());
+        for text in ["nonsense", "127.0.0.1", "localhost:", "localhost:70000", ":80"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_have_a_prefix_that_fits() {
+        assert_eq!(list("10.0.0.0/8, ::1", network).unwrap().len(), 2);
+        assert_eq!(list("", network), Ok(vec![]));
+        for text in ["10.0.0.0/33", "fd00::/129", "x", "10.0.0.0/"] {
+            assert!(network(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn mail_addresses_cannot_carry_a_line_break() {
+        assert!(mail_address("Ops <ops@example.com>").is_ok());
+        for text in ["ops", "@example.com", "ops@example.com\r\nBcc: x@y.z"] {
+            assert!(mail_address(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! API keys at the door: once there are any, every request needs one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::store::{Store, StoreError};
+use punctual_domain::topic::Topic;
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+
+use super::Api;
+use super::problem::{Code, Problem};
+
+/// How soon this node notices that another one made the first key.
+const FRESH: Duration = Duration::from_secs(1);
+/// How long everybody waits for that.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Knows whether there are API keys.
+pub(crate) struct Keys {
+    store: Arc<dyn Store>,
+    seen: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Keys {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, seen: Mutex::new(None) }
+    }
+
+    /// Whether any key was made and not revoked. While the store is away, what was last seen holds.
+    pub(crate) async fn exist(&self) -> Result<bool, StoreError> {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, exist)) = *seen
+            && at.elapsed() < FRESH
+        {
+            return Ok(exist);
+        }
+        let asked = tokio::time::timeout(PATIENCE, self.store.keys()).await;
+        let exist = match (asked, *seen) {
+            (Ok(Ok(keys)), _) => keys.iter().any(|key| key.revoked_at.is_none()),
+            (_, Some((_, exist))) => exist,
+            (Ok(Err(error)), None) => return Err(error),
+            (Err(_), None) => return Err(StoreError::Unavailable(format!("no answer within {PATIENCE:?}"))),
+        };
+        *seen = Some((Instant::now(), exist));
+        Ok(exist)
+    }
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// Somebody on this machine, while there are no keys.
+    Local,
+    /// The bearer of a key.
+    Key(Arc<ApiKey>),
+}
+
+impl Caller {
+    /// Whose `Idempotency-Key`s these are.
+    pub(crate) fn owner(&self) -> String {
+        match self {
+            Self::Local => String::new(),
+            Self::Key(key) => key.id.to_string(),
+        }
+    }
+
+    /// Refuses a topic that the caller's key is not for.
+    pub(crate) fn check_topic(&self, topic: &Topic) -> Result<(), Problem> {
+        match self {
+            Self::Key(key) if !key.topics.is_empty() && !key.topics.iter().any(|pattern| pattern.matches(topic)) => {
+                Err(Problem::new(Code::Forbidden, format!("the API key is not for the topic {topic}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Finds out who the caller is, and whether the role is enough: `read` to look, `submit` to write.
+pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    match identify(&api, request.method(), request.headers()).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Whether the caller may see more than whether the service is ready; while the store is away, only without keys.
+pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up: bool) -> bool {
+    match store_is_up {
+        true => identify(api, &Method::GET, headers).await.is_ok(),
+        false => matches!(api.keys.exist().await, Ok(false)),
+    }
+}
+
+async fn identify(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, Problem> {
+    if !api.keys.exist().await? {
+        return Ok(Caller::Local);
+    }
+    let Some(bearer) = bearer(headers) else {
+        return Err(Problem::new(Code::Unauthenticated, "send an API key as `Authorization: Bearer pk_…`"));
+    };
+    let hash: [u8; 32] = Sha256::digest(bearer).into();
+    let Some(key) = api.store.key_by_hash(&hash).await? else {
+        return Err(Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"));
+    };
+    let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Read } else { Role::Submit };
+    if key.role < needed {
+        let detail = format!("this needs the role {}, and the API key has {}", needed.as_str(), key.role.as_str());
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    Ok(Caller::Key(Arc::new(key)))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,223 @@
+//! Takes a JSON object apart, field by field, and notes everything that is wrong with it.
+//!
+//! Values stay raw text until somebody asks for them, so a payload keeps its digits and its order. `null` is the same as
+//! leaving a field out, except where a caller asks for the raw value. What nobody has asked for in the end is refused by
+//! name.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::problem::{Code, Problem, Refusals};
+
+/// The fields of one object.
+pub(crate) struct Fields<'a> {
+    /// What stands before its names in errors, such as `retry.`.
+    prefix: String,
+    entries: Vec<(String, &'a RawValue)>,
+}
+
+impl<'a> Fields<'a> {
+    /// Takes a request's body apart.
+    ///
+    /// # Errors
+    /// When it is not one JSON object.
+    pub(crate) fn of_body(text: &'a str, refusals: &mut Refusals) -> Result<Self, Problem> {
+        if text.trim_start().is_empty() {
+            return Err(Problem::new(Code::Invalid, "the body is empty; send a JSON object"));
+        }
+        let entries = entries(text).map_err(|error| match error.is_data() {
+            true => Problem::new(Code::Invalid, "the body must be a JSON object"),
+            false => Problem::new(Code::Invalid, format!("the body is not JSON: {error}")),
+        })?;
+        Ok(Self::new(String::new(), entries, refusals))
+    }
+
+    fn new(prefix: String, mut entries: Vec<(String, &'a RawValue)>, refusals: &mut Refusals) -> Self {
+        let mut seen = HashSet::new();
+        entries.retain(|(name, _)| {
+            let is_first = seen.insert(name.clone());
+            if !is_first {
+                refusals.add(format!("{prefix}{}", shortened(name)), "stands twice; say it once");
+            }
+            is_first
+        });
+        Self { prefix, entries }
+    }
+
+    /// Whether a field is there, and not `null`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(known, raw)| known == name && raw.get() != "null")
+    }
+
+    /// The raw value of a field, `null` too.
+    pub(crate) fn raw(&mut self, name: &str) -> Option<&'a RawValue> {
+        let position = self.entries.iter().position(|(known, _)| known == name)?;
+        Some(self.entries.swap_remove(position).1)
+    }
+
+    /// A field of text.
+    pub(crate) fn text(&mut self, name: &str, refusals: &mut Refusals) -> Option<String> {
+        let raw = self.given(name)?;
+        let text = serde_json::from_str(raw.get()).ok();
+        self.or_refuse(name, text, "must be a string", refusals)
+    }
+
+    /// A field with a whole number inside `bounds`.
+    pub(crate) fn whole(&mut self, name: &str, bounds: RangeInclusive<i64>, refusals: &mut Refusals) -> Option<i64> {
+        let raw = self.given(name)?;
+        let number = serde_json::from_str(raw.get()).ok().filter(|number| bounds.contains(number));
+        let expected = format!("must be a whole number from {} to {}", bounds.start(), bounds.end());
+        self.or_refuse(name, number, &expected, refusals)
+    }
+
+    /// A field with a number inside `bounds`.
+    pub(crate) fn number(&mut self, name: &str, bounds: RangeInclusive<f64>, refusals: &mut Refusals) -> Option<f64> {
+        let raw = self.given(name)?;
+        let number = serde_json::from_str(raw.get()).ok().filter(|number| bounds.contains(number));
+        let expected = format!("must be a number from {} to {}", bounds.start(), bounds.end());
+        self.or_refuse(name, number, &expected, refusals)
+    }
+
+    /// A field with an object of its own.
+    pub(crate) fn object(&mut self, name: &str, refusals: &mut Refusals) -> Option<Self> {
+        let raw = self.given(name)?;
+        let entries = self.or_refuse(name, entries(raw.get()).ok(), "must be an object", refusals)?;
+        Some(Self::new(format!("{}{name}.", self.prefix), entries, refusals))
+    }
+
+    /// Every field that is left, as text.
+    pub(crate) fn all_text(mut self, refusals: &mut Refusals) -> Vec<(String, String)> {
+        let names: Vec<_> = self.entries.iter().map(|(name, _)| name.clone()).collect();
+        names
+            .into_iter()
+            .filter_map(|name| {
+                let raw = self.raw(&name)?;
+                let text = serde_json::from_str(raw.get()).ok();
+                let text = self.or_refuse(&shortened(&name), text, "must be a string", refusals)?;
+                Some((name, text))
+            })
+            .collect()
+    }
+
+    /// Refuses what nobody asked for; `read_only` are names that exist, but not for writing.
+    pub(crate) fn finish(self, read_only: &[&str], refusals: &mut Refusals) {
+        for (name, _) in &self.entries {
+            let message = match read_only.contains(&name.as_str()) {
+                true => "is read-only; leave it out",
+                false => "is not a known field; leave it out or mend its name",
+            };
+            refusals.add(format!("{}{}", self.prefix, shortened(name)), message);
+        }
+    }
+
+    fn given(&mut self, name: &str) -> Option<&'a RawValue> {
+        self.raw(name).filter(|raw| raw.get() != "null")
+    }
+
+    fn or_refuse<T>(&self, name: &str, value: Option<T>, expected: &str, refusals: &mut Refusals) -> Option<T> {
+        if value.is_none() {
+            refusals.add(format!("{}{name}", self.prefix), expected);
+        }
+        value
+    }
+}
+
+/// A caller's name for a field, short enough to be said back.
+fn shortened(name: &str) -> String {
+    let mut short: String = name.chars().take(60).collect();
+    if short.len() < name.len() {
+        short.push('…');
+    }
+    short
+}
+
+fn entries(text: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let entries = reader.deserialize_map(Entries)?;
+    reader.end()?;
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str, read: impl Fn(&mut Fields<'_>, &mut Refusals)) -> Vec<String> {
+        let mut refusals = Refusals::default();
+        let mut fields = Fields::of_body(text, &mut refusals).unwrap();
+        read(&mut fields, &mut refusals);
+        fields.finish(&["id"], &mut refusals);
+        let errors = refusals.or(()).err().map(|problem| problem.errors).unwrap_or_default();
+        errors.into_iter().map(|error| format!("{} {}", error.field, error.message)).collect()
+    }
+
+    #[test]
+    fn everything_wrong_is_noted_by_name() {
+        let errors = refused(r#"{"a":1,"n":"x","o":{"t":2,"u":1},"id":1,"z":1,"b":null,"a":2}"#, |fields, refusals| {
+            assert_eq!(fields.text("a", refusals), None);
+            assert_eq!(fields.text("b", refusals), None);
+            assert_eq!(fields.whole("n", 0..=9, refusals), None);
+            let mut inner = fields.object("o", refusals).unwrap();
+            inner.text("t", refusals);
+            inner.finish(&[], refusals);
+        });
+        let expected = [
+            "a stands twice",
+            "a must be a string",
+            "n must be a whole number from 0 to 9",
+            "o.t must be a string",
+            "o.u is not a known field",
+        ];
+        assert!(errors.iter().zip(expected).all(|(error, expected)| error.starts_with(expected)), "{errors:?}");
+        assert!(errors.iter().any(|error| error == "id is read-only; leave it out"));
+        assert_eq!(errors.len(), 7, "{errors:?}");
+    }
+
+    #[test]
+    fn a_body_is_one_json_object() {
+        for (text, why) in [
+            ("", "empty"),
+            ("[]", "must be a JSON object"),
+            ("3", "must be a JSON object"),
+            ("{", "not JSON"),
+            ("{} {}", "not JSON"),
+            ("{\"a\":}", "not JSON"),
+            ("nope", "not JSON"),
+        ] {
+            let problem = Fields::of_body(text, &mut Refusals::default()).err().unwrap();
+            assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn raw_values_keep_their_text_and_any_depth_is_read_without_recursion() {
+        let deep = format!("{{\"p\":{}{}}}", "[".repeat(200_000), "]".repeat(200_000));
+        let mut refusals = Refusals::default();
+        let mut fields = Fields::of_body(&deep, &mut refusals).unwrap();
+        assert_eq!(fields.raw("p").unwrap().get().len(), 400_000);
+        let mut fields = Fields::of_body(r#"{"p": 1.50e2}"#, &mut refusals).unwrap();
+        assert_eq!(fields.raw("p").unwrap().get(), "1.50e2");
+    }
+}

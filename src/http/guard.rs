@@ -1,0 +1,125 @@
+//! What every request must pass before a handler sees it: bounds, a trustworthy `Host`, no foreign web page behind it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::Api;
+use super::problem::{Code, Problem};
+
+/// The longest address.
+const MAX_URI_BYTES: usize = 8 * 1024;
+/// How large all headers may be together.
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+/// How long a handler may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Refuses addresses and headers without measure.
+pub(crate) async fn bounds(request: Request, next: Next) -> Response {
+    let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    if uri_bytes > MAX_URI_BYTES {
+        let detail = format!("an address has at most {MAX_URI_BYTES} bytes (8 KiB)");
+        return Problem::new(Code::UriTooLong, detail).into_response();
+    }
+    let header_bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if header_bytes > MAX_HEADER_BYTES {
+        let detail = format!("headers have at most {MAX_HEADER_BYTES} bytes (32 KiB) together");
+        return Problem::new(Code::HeadersTooLarge, detail).into_response();
+    }
+    next.run(request).await
+}
+
+/// Lets a request through if there is room for it, and ends it at the deadline.
+pub(crate) async fn room(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let Ok(_place) = api.places.try_acquire() else {
+        return Problem::unavailable("too many requests at once; try again").into_response();
+    };
+    match tokio::time::timeout(DEADLINE, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            Problem::unavailable("the request took too long; a write may or may not have happened").into_response()
+        }
+    }
+}
+
+/// Refuses what a web page of another origin could send, and without API keys what names another host.
+pub(crate) async fn origin(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    match check_origin(&api, request.method(), request.uri(), request.headers()).await {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn check_origin(api: &Api, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = host(uri, headers);
+    if !host.as_ref().is_some_and(is_loopback) && !api.keys.exist().await? {
+        let detail = "without API keys the header Host must name this machine: localhost, 127.0.0.1 or [::1]";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_read && is_cross_site(headers, host.as_ref()) {
+        return Err(Problem::new(Code::Forbidden, "a web page of another origin cannot write here"));
+    }
+    Ok(())
+}
+
+fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let named = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
+    uri.authority().cloned().or_else(named)
+}
+
+fn is_loopback(host: &Authority) -> bool {
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    let is_local_name = name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost");
+    is_local_name || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Browsers say where a request comes from: the newer header decides where it is sent, else the older one.
+fn is_cross_site(headers: &HeaderMap, host: Option<&Authority>) -> bool {
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site != "same-origin" && site != "none";
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return false };
+    let authority = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok()?.authority().cloned());
+    authority.is_none() || authority.as_ref() != host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_names_are_told_from_others() {
+        for name in ["localhost", "LOCALHOST:7878", "127.0.0.1:1", "127.8.9.1", "[::1]:80", "[::1]", "a.localhost"] {
+            assert!(is_loopback(&name.parse().unwrap()), "{name}");
+        }
+        for name in ["example.com", "localhost.example.com", "10.0.0.1", "[::2]", "127.0.0.1.example.com", "0.0.0.0"] {
+            assert!(!is_loopback(&name.parse().unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn browsers_say_where_a_request_comes_from() {
+        let host: Authority = "localhost:7878".parse().unwrap();
+        for (name, value, expected) in [
+            ("sec-fetch-site", "cross-site", true),
+            ("sec-fetch-site", "same-site", true),
+            ("sec-fetch-site", "same-origin", false),
+            ("sec-fetch-site", "none", false),
+            ("origin", "http://localhost:7878", false),
+            ("origin", "http://localhost:3000", true),
+            ("origin", "https://evil.example", true),
+            ("origin", "null", true),
+            ("accept", "*/*", false),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+            assert_eq!(is_cross_site(&headers, Some(&host)), expected, "{name}: {value}");
+        }
+    }
+}

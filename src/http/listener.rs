@@ -1,0 +1,123 @@
+//! The listening socket: a bounded number of connections, none of which may stand idle for good.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How many connections are open at the most; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 4096;
+/// How long a connection may pass without a byte in either direction; longer than any request takes.
+const IDLE: Duration = Duration::from_secs(120);
+/// How long to wait after the machine could not accept, for lack of file handles mostly.
+const RECOVERY: Duration = Duration::from_millis(100);
+
+/// Accepts connections, as many as there is room for.
+pub(crate) struct BoundedListener {
+    socket: TcpListener,
+    room: Arc<Semaphore>,
+}
+
+impl BoundedListener {
+    pub(crate) fn new(socket: TcpListener) -> Self {
+        Self { socket, room: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
+    }
+}
+
+impl Listener for BoundedListener {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { std::future::pending().await };
+            match self.socket.accept().await {
+                Ok((stream, address)) => {
+                    // Answers are small: waiting to fill a packet would only delay them.
+                    let _ = stream.set_nodelay(true);
+                    return (Connection::new(stream, place), address);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    sleep(RECOVERY).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+/// A connection that ends by itself when nothing has moved for too long.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    idle: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, idle: Box::pin(sleep(IDLE)), _place: place }
+    }
+
+    /// Hands on what the stream said; nothing for too long is an error.
+    fn unless_idle<T>(&mut self, context: &mut Context<'_>, said: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if said.is_ready() {
+            self.idle.as_mut().reset(Instant::now() + IDLE);
+            return said;
+        }
+        match self.idle.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let said = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.unless_idle(context, said)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let said = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.unless_idle(context, said)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let said = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.unless_idle(context, said)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

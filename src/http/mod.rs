@@ -1,0 +1,154 @@
+//! The HTTP API: the router, built apart from whoever serves it.
+//!
+//! A request passes, from the outside in: panics caught, bounds on address and headers, and for the API the origin check,
+//! room and deadline, the API key; then its handler. Health checks need none of the latter.
+
+mod auth;
+mod body;
+mod cursor;
+mod fields;
+mod fingerprint;
+mod guard;
+mod health;
+mod instant;
+mod listener;
+mod new_task;
+mod problem;
+mod query;
+mod state;
+mod task_view;
+mod tasks;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use punctual_actors::Hints;
+use punctual_domain::store::Store;
+use punctual_domain::time::ZoneDatabase;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub(crate) use listener::BoundedListener;
+pub(crate) use state::State;
+
+use crate::redis::Redis;
+use crate::store_time::StoreTime;
+use crate::topics::TopicDirectory;
+use body::BodyMemory;
+use problem::{Code, Problem};
+
+/// How many requests are worked on at once; further ones are told to come back.
+const MAX_REQUESTS: usize = 1024;
+
+/// What the handlers work with.
+pub(crate) struct Api {
+    store: Arc<dyn Store>,
+    zones: ZoneDatabase,
+    time: Arc<StoreTime>,
+    topics: TopicDirectory,
+    keys: auth::Keys,
+    redis: Option<Redis>,
+    state: Arc<State>,
+    hints: Option<Hints>,
+    places: Semaphore,
+    body_memory: BodyMemory,
+}
+
+/// What an [`Api`] is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) zones: ZoneDatabase,
+    pub(crate) time: Arc<StoreTime>,
+    pub(crate) topics: TopicDirectory,
+    pub(crate) redis: Option<Redis>,
+    pub(crate) state: Arc<State>,
+    /// Who wants to know of new tasks; nobody while paused.
+    pub(crate) hints: Option<Hints>,
+}
+
+impl Api {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            keys: auth::Keys::new(Arc::clone(&parts.store)),
+            store: parts.store,
+            zones: parts.zones,
+            time: parts.time,
+            topics: parts.topics,
+            redis: parts.redis,
+            hints: parts.hints,
+            state: parts.state,
+            places: Semaphore::new(MAX_REQUESTS),
+            body_memory: BodyMemory::new(),
+        }
+    }
+}
+
+/// Every route.
+pub(crate) fn router(api: Api) -> Router {
+    let api = Arc::new(api);
+    let guarded = Router::new()
+        .route(tasks::PATH, get(tasks::list).post(tasks::create))
+        .route("/api/v1/tasks/{id}", get(tasks::show))
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&api), auth::caller))
+        .layer(from_fn_with_state(Arc::clone(&api), guard::room))
+        .layer(from_fn_with_state(Arc::clone(&api), guard::origin));
+    Router::new()
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .method_not_allowed_fallback(wrong_method)
+        .merge(guarded)
+        .with_state(api)
+        .layer(from_fn(guard::bounds))
+        .layer(CatchPanicLayer::custom(panicked))
+}
+
+/// An answer in JSON.
+fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
+    let body = serde_json::to_vec(body).map_err(|error| {
+        tracing::error!(%error, "answer not written");
+        Problem::new(Code::Internal, "what is stored cannot be shown; the log says more")
+    })?;
+    Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+async fn no_such_route(request: Request) -> Problem {
+    let path: String = request.uri().path().chars().take(100).collect();
+    Problem::not_found(&format!("route {path:?}"))
+}
+
+async fn wrong_method(request: Request) -> Problem {
+    let path: String = request.uri().path().chars().take(100).collect();
+    Problem::new(Code::MethodNotAllowed, format!("{} is not allowed on {path:?}; see Allow", request.method()))
+}
+
+/// The panic itself was logged when it happened.
+fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
+    Problem::new(Code::Internal, "the request hit a bug; the log says more").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use tower::Service;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_like_any_other() {
+        async fn broken() -> StatusCode {
+            panic!("a bug")
+        }
+        let mut app = Router::new().route("/", get(broken)).layer(CatchPanicLayer::custom(panicked));
+        let response = app.call(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+    }
+}

@@ -1,0 +1,237 @@
+//! Problems: every answer that is not a success, as RFC 9457 describes it. The one place that knows HTTP statuses.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use punctual_domain::invalid::{FieldError, Invalid};
+use punctual_domain::store::StoreError;
+use serde::Serialize;
+
+/// How many bad fields are listed; the rest are counted.
+const MOST_ERRORS: usize = 100;
+
+/// What kind of problem it is, as a program tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Invalid,
+    RunAtInPast,
+    InvalidTimezone,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    RequestTimeout,
+    ClientRequestIdInUse,
+    IdempotencyKeyReused,
+    DedupeKeyInUse,
+    NameTaken,
+    CalendarInUse,
+    AlreadyEnded,
+    NotFailed,
+    VersionMismatch,
+    TooLarge,
+    UriTooLong,
+    HeadersTooLarge,
+    UnsupportedMediaType,
+    Internal,
+    Unavailable,
+}
+
+impl Code {
+    /// Its name, its status, and its title.
+    fn parts(self) -> (&'static str, StatusCode, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::Invalid => ("INVALID", S::BAD_REQUEST, "The request is not valid"),
+            Self::RunAtInPast => ("RUN_AT_IN_PAST", S::BAD_REQUEST, "runAt is in the past"),
+            Self::InvalidTimezone => ("INVALID_TIMEZONE", S::BAD_REQUEST, "The time zone is not valid"),
+            Self::Unauthenticated => ("UNAUTHENTICATED", S::UNAUTHORIZED, "An API key is needed"),
+            Self::Forbidden => ("FORBIDDEN", S::FORBIDDEN, "This is not allowed"),
+            Self::NotFound => ("NOT_FOUND", S::NOT_FOUND, "There is no such thing"),
+            Self::MethodNotAllowed => ("METHOD_NOT_ALLOWED", S::METHOD_NOT_ALLOWED, "The method is not allowed here"),
+            Self::RequestTimeout => ("REQUEST_TIMEOUT", S::REQUEST_TIMEOUT, "The request took too long to arrive"),
+            Self::ClientRequestIdInUse => {
+                ("SCHEDULE_CLIENT_REQUEST_ID_IN_USE", S::CONFLICT, "The clientRequestId was used before")
+            }
+            Self::IdempotencyKeyReused => {
+                ("IDEMPOTENCY_KEY_REUSED", S::CONFLICT, "The Idempotency-Key was used with another body")
+            }
+            Self::DedupeKeyInUse => ("DEDUPE_KEY_IN_USE", S::CONFLICT, "The dedupeKey belongs to another live task"),
+            Self::NameTaken => ("NAME_TAKEN", S::CONFLICT, "The name is taken"),
+            Self::CalendarInUse => ("CALENDAR_IN_USE", S::CONFLICT, "The calendar is in use"),
+            Self::AlreadyEnded => ("ALREADY_ENDED", S::CONFLICT, "The task has ended"),
+            Self::NotFailed => ("NOT_FAILED", S::CONFLICT, "The task has not failed"),
+            Self::VersionMismatch => ("VERSION_MISMATCH", S::PRECONDITION_FAILED, "It was edited in between"),
+            Self::TooLarge => ("TOO_LARGE", S::PAYLOAD_TOO_LARGE, "Too large"),
+            Self::UriTooLong => ("TOO_LARGE", S::URI_TOO_LONG, "The address is too long"),
+            Self::HeadersTooLarge => ("TOO_LARGE", S::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"),
+            Self::UnsupportedMediaType => {
+                ("UNSUPPORTED_MEDIA_TYPE", S::UNSUPPORTED_MEDIA_TYPE, "The content type is not supported")
+            }
+            Self::Internal => ("INTERNAL", S::INTERNAL_SERVER_ERROR, "Something broke on our side"),
+            Self::Unavailable => ("UNAVAILABLE", S::SERVICE_UNAVAILABLE, "Not available at the moment"),
+        }
+    }
+}
+
+/// One problem, to be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
+    pub(crate) errors: Vec<FieldError>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    /// No such thing as `what`.
+    pub(crate) fn not_found(what: &str) -> Self {
+        Self::new(Code::NotFound, format!("there is no {what}"))
+    }
+
+    /// Overload or outage, worth another try.
+    pub(crate) fn unavailable(detail: &str) -> Self {
+        Self::new(Code::Unavailable, detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            r#type: String,
+            title: &'a str,
+            status: u16,
+            detail: &'a str,
+            code: &'a str,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            errors: &'a [FieldError],
+        }
+        let (code, status, title) = self.code.parts();
+        let body = Body {
+            r#type: format!("urn:punctual:problem:{}", code.to_ascii_lowercase().replace('_', "-")),
+            title,
+            status: status.as_u16(),
+            detail: &self.detail,
+            code,
+            errors: &self.errors,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        match self.code {
+            Code::Unavailable => {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            // Part of the body may still be on its way: the connection cannot be used again.
+            Code::TooLarge | Code::RequestTimeout => {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Code::Unauthenticated => {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Unavailable(reason) => {
+                tracing::debug!(reason, "store unavailable");
+                return Self::unavailable(
+                    "the database is not available; try again, a write with the same Idempotency-Key",
+                );
+            }
+            StoreError::Broken(reason) => {
+                tracing::error!(reason, "store broken");
+                return Self::new(Code::Internal, "the database does not answer as it should; the log says more");
+            }
+            StoreError::NotFound => Code::NotFound,
+            StoreError::ClientRequestIdInUse(_) => Code::ClientRequestIdInUse,
+            StoreError::IdempotencyKeyReused => Code::IdempotencyKeyReused,
+            StoreError::DedupeKeyInUse(_) => Code::DedupeKeyInUse,
+            StoreError::NameTaken(_) => Code::NameTaken,
+            StoreError::VersionMismatch(_) => Code::VersionMismatch,
+            StoreError::CalendarInUse(_) => Code::CalendarInUse,
+            StoreError::AlreadyEnded => Code::AlreadyEnded,
+            StoreError::NotFailed => Code::NotFailed,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Collects every bad field of a request, each with its own code.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Vec<(Code, FieldError)>);
+
+impl Refusals {
+    /// Notes a bad field.
+    pub(crate) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.add_as(Code::Invalid, field, message);
+    }
+
+    /// Notes a bad field that has a code of its own.
+    pub(crate) fn add_as(&mut self, code: Code, field: impl Into<String>, message: impl Into<String>) {
+        self.0.push((code, FieldError { field: field.into(), message: message.into() }));
+    }
+
+    /// Notes what the domain refused.
+    pub(crate) fn add_all(&mut self, invalid: Invalid) {
+        self.0.extend(invalid.0.into_iter().map(|error| (Code::Invalid, error)));
+    }
+
+    /// `value` if nothing was refused.
+    ///
+    /// A size that is too large decides the code; else all errors' own code if they agree, else `INVALID`.
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Problem> {
+        let Some((first, _)) = self.0.first() else { return Ok(value) };
+        let has = |code: Code| self.0.iter().any(|(one, _)| *one == code);
+        let agree = self.0.iter().all(|(one, _)| one == first);
+        let code = match (has(Code::TooLarge), agree) {
+            (true, _) => Code::TooLarge,
+            (false, true) => *first,
+            (false, false) => Code::Invalid,
+        };
+        let total = self.0.len();
+        let errors: Vec<_> = self.0.into_iter().take(MOST_ERRORS).map(|(_, error)| error).collect();
+        let detail = match (errors.as_slice(), total) {
+            ([only], 1) => format!("{}: {}", only.field, only.message),
+            (_, total) if total > MOST_ERRORS => {
+                format!("{total} fields are wrong; the first {MOST_ERRORS} are listed")
+            }
+            (_, total) => format!("{total} fields are wrong"),
+        };
+        Err(Problem { code, detail, errors })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_the_one_all_errors_share() {
+        let problem = |codes: &[Code]| {
+            let mut refusals = Refusals::default();
+            codes.iter().for_each(|code| refusals.add_as(*code, "f", "m"));
+            refusals.or(()).unwrap_err().code
+        };
+        assert_eq!(problem(&[Code::RunAtInPast]), Code::RunAtInPast);
+        assert_eq!(problem(&[Code::RunAtInPast, Code::InvalidTimezone]), Code::Invalid);
+        assert_eq!(problem(&[Code::Invalid, Code::TooLarge]), Code::TooLarge);
+        assert!(Refusals::default().or(1).is_ok());
+    }
+
+    #[test]
+    fn a_long_list_of_errors_is_cut() {
+        let mut refusals = Refusals::default();
+        (0..250).for_each(|n| refusals.add(format!("f{n}"), "is unknown"));
+        let problem = refusals.or(()).unwrap_err();
+        assert_eq!(problem.errors.len(), MOST_ERRORS);
+        assert!(problem.detail.starts_with("250 fields"));
+    }
+}

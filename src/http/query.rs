@@ -1,0 +1,166 @@
+//! The parameters of a list: filters, limit and cursor; whatever is not known is refused by name.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use chrono::{DateTime, Utc};
+use punctual_domain::store::{Page, Span, TaskFilter};
+use punctual_domain::task::TaskStatus;
+use uuid::Uuid;
+
+use super::problem::{Code, Problem, Refusals};
+use super::{cursor, instant};
+
+const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 1000;
+
+/// The parameters of one request; those without a value count as not given.
+pub(crate) struct Parameters {
+    given: Vec<(String, String)>,
+    refusals: Refusals,
+}
+
+impl Parameters {
+    /// Takes the parameters of an address apart.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| Problem::new(Code::Invalid, format!("the query cannot be read: {error}")))?;
+        let mut refusals = Refusals::default();
+        let mut given: Vec<(String, String)> = Vec::new();
+        for (name, value) in pairs {
+            if given.iter().any(|(known, _)| *known == name) {
+                refusals.add(shortened(&name), "stands twice; say it once");
+            } else if value.contains('\0') {
+                refusals.add(shortened(&name), "must not contain the character U+0000");
+            } else {
+                given.push((name, value));
+            }
+        }
+        Ok(Self { given, refusals })
+    }
+
+    /// Reads the filter of a list of tasks.
+    pub(crate) fn task_filter(&mut self) -> TaskFilter {
+        TaskFilter {
+            status: self.statuses(),
+            topic: self.read("topic", |text| {
+                text.parse().map_err(|error: punctual_domain::topic::TopicError| error.to_string())
+            }),
+            owner_id: self.take("ownerId"),
+            tenant_id: self.take("tenantId"),
+            correlation_id: self.take("correlationId"),
+            client_request_id: self.take("clientRequestId"),
+            schedule_id: self
+                .read("scheduleId", |text| text.parse().map_err(|_| "must be the id of a schedule".into())),
+            run_at: Span { from: self.instant("from"), to: self.instant("to") },
+        }
+    }
+
+    /// Reads which page is wanted.
+    pub(crate) fn page<Id: From<IdOfCursor>>(&mut self) -> Page<Id> {
+        let limit = self.read("limit", |text| {
+            text.parse()
+                .ok()
+                .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+                .ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
+        });
+        let after = self.read("cursor", |text| {
+            cursor::read(text).ok_or_else(|| "is not a cursor; use nextCursor of the page before as it is".into())
+        });
+        Page { after: after.map(|id| IdOfCursor(id).into()), limit: limit.unwrap_or(DEFAULT_LIMIT) }
+    }
+
+    /// Refuses what nobody asked for.
+    pub(crate) fn finish(mut self) -> Result<(), Problem> {
+        for (name, _) in &self.given {
+            self.refusals.add(shortened(name), "is not a known parameter; leave it out or mend its name");
+        }
+        self.refusals.or(())
+    }
+
+    /// One or more, separated by commas; `active` is another name for `running`.
+    fn statuses(&mut self) -> Vec<TaskStatus> {
+        let known = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
+        let read = |name: &str| match name.trim() {
+            "active" => Ok(TaskStatus::Running),
+            name => TaskStatus::from_name(name).ok_or_else(|| format!("must be of {known}, separated by commas")),
+        };
+        self.read("status", |text| text.split(',').map(read).collect()).unwrap_or_default()
+    }
+
+    fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        // A plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
+        self.read(name, |text| instant::read(&text.replace(' ', "+")))
+    }
+
+    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        parse(&self.take(name)?).map_err(|message| self.refusals.add(name, message)).ok()
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let position = self.given.iter().position(|(known, _)| known == name)?;
+        Some(self.given.swap_remove(position).1).filter(|value| !value.is_empty())
+    }
+}
+
+/// What a cursor held; each kind of id is made from it.
+pub(crate) struct IdOfCursor(pub(crate) Uuid);
+
+impl From<IdOfCursor> for punctual_domain::id::TaskId {
+    fn from(id: IdOfCursor) -> Self {
+        Self(id.0)
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_domain::id::TaskId;
+
+    fn list(query: &str) -> Result<(TaskFilter, Page<TaskId>), Problem> {
+        let mut parameters = Parameters::of(&format!("/api/v1/tasks?{query}").parse().unwrap())?;
+        let answer = (parameters.task_filter(), parameters.page());
+        parameters.finish().map(|()| answer)
+    }
+
+    #[test]
+    fn every_filter_is_read() {
+        let (filter, page) = list(
+            "status=pending,active&topic=a.b&ownerId=o&tenantId=t&correlationId=c&clientRequestId=r\
+             &scheduleId=018f0000-0000-7000-8000-000000000000&from=2026-01-01T00:00:00%2B01:00\
+             &to=2026-01-01T00:00:00+02:00&limit=1000",
+        )
+        .unwrap();
+        assert_eq!(filter.status, [TaskStatus::Pending, TaskStatus::Running]);
+        assert_eq!(filter.topic.unwrap().as_str(), "a.b");
+        assert_eq!(filter.run_at.from, Some(instant::read("2025-12-31T23:00:00Z").unwrap()));
+        assert_eq!(filter.run_at.to, Some(instant::read("2025-12-31T22:00:00Z").unwrap()));
+        assert!(filter.schedule_id.is_some() && filter.owner_id.is_some() && filter.client_request_id.is_some());
+        assert_eq!(page.limit, 1000);
+    }
+
+    #[test]
+    fn nothing_given_is_the_first_fifty_and_empty_values_are_nothing() {
+        for query in ["", "status=&topic=&cursor=&limit="] {
+            assert_eq!(list(query).unwrap(), (TaskFilter::default(), Page::first(50)), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_or_unknown_is_refused_by_name() {
+        let problem = list("status=done&limit=0&cursor=x&from=yesterday&colour=red&topic=a%20b&scheduleId=1&to=&to=")
+            .unwrap_err();
+        let mut fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        fields.sort_unstable();
+        assert_eq!(fields, ["colour", "cursor", "from", "limit", "scheduleId", "status", "to", "topic"]);
+    }
+
+    #[test]
+    fn a_cursor_names_the_item_before() {
+        let id = TaskId::generate();
+        assert_eq!(list(&format!("cursor={}", cursor::after(id.0))).unwrap().1.after, Some(id));
+    }
+}

@@ -1,0 +1,25 @@
+//! Logs: to stderr, pretty on a terminal, one JSON object per line otherwise.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging what `filter` lets through. A second call changes nothing.
+///
+/// Panics are logged like everything else, so that a pipe carries JSON alone.
+pub(crate) fn init(filter: &str) {
+    let filter = EnvFilter::new(filter);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    let started = if stderr().is_terminal() {
+        builder.try_init()
+    } else {
+        builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+    };
+    if started.is_ok() {
+        std::panic::set_hook(Box::new(|panic| {
+            let location = panic.location().map(ToString::to_string).unwrap_or_default();
+            let message = panic.payload_as_str().unwrap_or("no message");
+            tracing::error!(location, panic = message, "panicked");
+        }));
+    }
+}

@@ -1,0 +1,59 @@
+//! API keys: once there are any, nothing works without one.
+
+use punctual_domain::id::KeyId;
+use punctual_domain::key::{ApiKey, Role};
+use punctual_store::Options;
+use reqwest::Method;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::on_each_database;
+use crate::support::{Answer, Database, Server};
+
+on_each_database!(every_request_needs_a_key_with_the_right_role, any_address_can_be_listened_on);
+
+async fn add_key(database: &Database, secret: &str, role: Role, topics: &[&str]) {
+    let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
+    let key = ApiKey {
+        id: KeyId::generate(),
+        name: secret.into(),
+        role,
+        topics: topics.iter().map(|topic| topic.parse().unwrap()).collect(),
+        hash: Sha256::digest(secret).into(),
+        created_at: store.now().await.unwrap(),
+        revoked_at: None,
+    };
+    store.create_key(&key).await.unwrap();
+}
+
+async fn every_request_needs_a_key_with_the_right_role(database: Database) {
+    add_key(&database, "pk_reader", Role::Read, &[]).await;
+    add_key(&database, "pk_sender", Role::Submit, &["a.*"]).await;
+    let server = Server::start(&database);
+    let list = |key: &str| Answer::to(server.request(Method::GET, "/api/v1/tasks").bearer_auth(key));
+    let post = |key: &str, body: &'static str| {
+        let request = server.request(Method::POST, "/api/v1/tasks").header("content-type", "application/json");
+        Answer::to(request.bearer_auth(key).body(body))
+    };
+    let refused = server.get("/api/v1/tasks").await;
+    refused.problem(401, "UNAUTHENTICATED");
+    assert_eq!(refused.header("www-authenticate"), "Bearer");
+    list("pk_guess").await.problem(401, "UNAUTHENTICATED");
+    assert_eq!(list("pk_reader").await.status, 200);
+    post("pk_reader", r#"{"topic":"a.b"}"#).await.problem(403, "FORBIDDEN");
+    post("pk_sender", r#"{"topic":"b"}"#).await.problem(403, "FORBIDDEN");
+    assert_eq!(post("pk_sender", r#"{"topic":"a.b"}"#).await.status, 201);
+
+    assert_eq!(server.get("/readyz").await.json(), json!({"status": "ready"}));
+    let details = Answer::to(server.request(Method::GET, "/readyz").bearer_auth("pk_reader")).await;
+    assert_eq!(details.json()["database"], "ok");
+    server.stop();
+}
+
+async fn any_address_can_be_listened_on(database: Database) {
+    add_key(&database, "pk_reader", Role::Read, &[]).await;
+    let server = Server::start_with(&database, |command| command.env("PUNCTUAL_LISTEN", "0.0.0.0:0"));
+    let request = server.request(Method::GET, "/api/v1/tasks").header("host", "punctual.example");
+    assert_eq!(Answer::to(request.bearer_auth("pk_reader")).await.status, 200);
+    server.stop();
+}

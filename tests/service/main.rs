@@ -1,0 +1,17 @@
+//! The service from the outside: the real binary, a fresh database for each test, HTTP.
+
+// Each test binary uses its own part of it.
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod command_line;
+mod health;
+mod idempotency;
+mod in_process;
+mod keys;
+mod list;
+mod readme;
+mod refusals;
+mod shutdown;
+mod tasks;

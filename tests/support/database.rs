@@ -1,0 +1,62 @@
+//! A database of a test's own.
+
+use std::str::FromStr;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tempfile::TempDir;
+
+/// A fresh database, gone when it is dropped; and a folder to work in.
+pub struct Database {
+    pub url: String,
+    pub folder: TempDir,
+    postgres: Option<(PgConnectOptions, String)>,
+}
+
+impl Database {
+    /// A file in a folder of its own.
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("punctual.db").display());
+        Self { url, folder, postgres: None }
+    }
+
+    /// A new database on the server at `TEST_DATABASE_URL`, or none if that is not set.
+    pub async fn postgres() -> Option<Self> {
+        let Ok(url) = std::env::var("TEST_DATABASE_URL") else {
+            assert!(std::env::var_os("CI").is_none(), "TEST_DATABASE_URL is not set, and CI skips nothing");
+            eprintln!("skipped: TEST_DATABASE_URL is not set");
+            return None;
+        };
+        let options = PgConnectOptions::from_str(&url).unwrap();
+        let name = format!("punctual_service_{}", uuid::Uuid::new_v4().simple());
+        execute(&options, format!("CREATE DATABASE {name}")).await;
+        let url = options.clone().database(&name).to_url_lossy().to_string();
+        Some(Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) })
+    }
+
+    /// The server's host and port, and the URL as it is through another port of this machine.
+    pub fn through_port(&self, port: u16) -> ((String, u16), String) {
+        let (server, name) = self.postgres.as_ref().expect("PostgreSQL");
+        let there = (server.get_host().to_owned(), server.get_port());
+        let url = server.clone().database(name).host("127.0.0.1").port(port).to_url_lossy().to_string();
+        (there, url)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let Some((server, name)) = self.postgres.take() else { return };
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(execute(&server, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")));
+        });
+        assert!(dropping.join().is_ok() || std::thread::panicking(), "the test's database was not dropped");
+    }
+}
+
+async fn execute(server: &PgConnectOptions, statement: String) {
+    let mut connection = PgConnection::connect_with(server).await.unwrap();
+    connection.execute(AssertSqlSafe(statement)).await.unwrap();
+    connection.close().await.unwrap();
+}

@@ -1,0 +1,33 @@
+//! What the black-box tests share: a fresh database each, the real binary, and a client.
+
+mod database;
+mod process;
+mod server;
+
+pub use database::Database;
+pub use process::{Process, punctual};
+pub use server::{Answer, Server};
+
+/// Makes one test per database out of each function that takes a [`Database`].
+///
+/// Without `TEST_DATABASE_URL` those on PostgreSQL say that they were skipped; where `CI` is set they fail.
+#[macro_export]
+macro_rules! on_each_database {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name($crate::support::Database::sqlite()).await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(database) = $crate::support::Database::postgres().await {
+                    super::$name(database).await;
+                }
+            })*
+        }
+    };
+}

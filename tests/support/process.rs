@@ -1,0 +1,107 @@
+//! The real binary as a process that never outlives its test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before the test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command `punctual` in `folder`, without anything of this process's environment that could configure it.
+pub fn punctual(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_punctual"));
+    command.current_dir(folder).env_clear().stdin(Stdio::null());
+    command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
+    command
+}
+
+/// A running process, with the lines it prints.
+pub struct Process {
+    child: Child,
+    out: Receiver<String>,
+    log: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = lines(child.stdout.take().unwrap());
+        let log = lines(child.stderr.take().unwrap());
+        Self { child, out, log, seen: Vec::new() }
+    }
+
+    /// Waits for a line on stdout that contains `text`.
+    pub fn wait_for_output(&mut self, text: &str) -> String {
+        loop {
+            match self.out.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(_) => panic!("{text:?} was not printed; the log: {:#?}", self.log.iter().collect::<Vec<_>>()),
+            }
+        }
+    }
+
+    /// Waits for a line of the log that contains `text`.
+    pub fn wait_for_log(&mut self, text: &str) -> String {
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("{text:?} was not logged; instead: {:#?}", self.seen),
+            }
+        }
+    }
+
+    /// Sends a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let asked_at = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(asked_at.elapsed() < PATIENCE, "the process does not end; the log: {:#?}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Everything it has logged so far.
+    pub fn log(&mut self) -> &[String] {
+        self.seen.extend(self.log.try_iter());
+        &self.seen
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the log of the process: {:#?}", self.log());
+        }
+    }
+}
+
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

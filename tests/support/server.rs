@@ -1,0 +1,106 @@
+//! `punctual serve`, and what it answers.
+
+use std::process::Command;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+
+use super::{Database, Process, punctual};
+
+/// A running service.
+pub struct Server {
+    pub process: Process,
+    pub url: String,
+    client: Client,
+}
+
+/// What it answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Server {
+    /// Starts the service on a database, and waits until it listens.
+    pub fn start(database: &Database) -> Self {
+        Self::start_with(database, |command| command)
+    }
+
+    /// The same, with more arguments or variables.
+    pub fn start_with(database: &Database, more: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = punctual(database.folder.path());
+        command.arg("serve").envs([("DATABASE_URL", database.url.as_str()), ("PUNCTUAL_LISTEN", "127.0.0.1:0")]);
+        let mut process = Process::start(more(&mut command));
+        let line = process.wait_for_output("http://");
+        let url = line[line.find("http://").unwrap()..].trim().replace("0.0.0.0", "127.0.0.1");
+        Self { process, url, client: client() }
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url))
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::to(self.request(Method::GET, path)).await
+    }
+
+    /// Posts a text as JSON.
+    pub async fn post(&self, path: &str, body: impl Into<String>) -> Answer {
+        Answer::to(self.request(Method::POST, path).header("content-type", "application/json").body(body.into())).await
+    }
+
+    /// Makes a task and answers it.
+    pub async fn make_task(&self, body: &str) -> Value {
+        let answer = self.post("/api/v1/tasks", body).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()
+    }
+
+    /// Asks the service to end, and waits for that.
+    pub fn stop(mut self) {
+        self.process.signal("TERM");
+        assert_eq!(self.process.wait().code(), Some(0), "{:#?}", self.process.log());
+    }
+}
+
+impl Answer {
+    pub async fn to(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, text: response.text().await.unwrap() }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// Checks that it is a problem with this status and code, and answers the names of the bad fields.
+    pub fn problem(&self, status: u16, code: &str) -> Vec<String> {
+        assert_eq!(
+            (self.status.as_u16(), self.header("content-type")),
+            (status, "application/problem+json"),
+            "{self:?}"
+        );
+        let body = self.json();
+        for member in ["type", "title", "detail"] {
+            assert!(body[member].as_str().is_some_and(|text| !text.is_empty()), "{member}: {body}");
+        }
+        assert_eq!((body["status"].as_u64(), body["code"].as_str()), (Some(u64::from(status)), Some(code)), "{body}");
+        let errors = body["errors"].as_array().cloned().unwrap_or_default();
+        errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A client without a proxy, whose connections stay open.
+fn client() -> Client {
+    // The first test of the process installs it for all.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().build().unwrap()
+}
