@@ -1,0 +1,165 @@
+//! A store as one node has it, with short words for the usual moves.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_domain::fire::{FireRules, decide};
+use punctual_domain::id::{Epoch, NodeId, TaskId};
+use punctual_domain::store::{
+    ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError, Suspects, TaskFilter,
+    Ticked, Want,
+};
+use punctual_domain::task::{AttemptRecord, NewTask, Settlement, Task, TaskStatus};
+use punctual_domain::time::ZoneDatabase;
+
+use super::{TaskBuilder, completed, failed, fresh, topic};
+
+/// How long leases last where the behaviour does not care.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+pub(super) static ZONES: LazyLock<ZoneDatabase> = LazyLock::new(ZoneDatabase::bundled);
+
+/// A store as one node has it. The shorthands say what the answer has to be, and fail where it is not.
+#[derive(Clone)]
+pub(crate) struct NodeStore {
+    pub(crate) id: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Deref for NodeStore {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.store
+    }
+}
+
+impl NodeStore {
+    /// Asks for one task to be written.
+    pub(crate) async fn create(&self, task: impl Into<NewTask>) -> Result<Created, StoreError> {
+        self.create_all(vec![task.into()]).await.map(|mut made| made.remove(0))
+    }
+
+    /// Asks for tasks to be written together.
+    pub(crate) async fn create_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Created>, StoreError> {
+        match self.create_tasks(tasks, None).await? {
+            Creation::Made(made) => Ok(made),
+            Creation::Replayed(answer) => panic!("replayed without an Idempotency-Key: {answer:?}"),
+        }
+    }
+
+    /// Writes a task that was not there.
+    pub(crate) async fn add(&self, task: impl Into<NewTask>) -> Task {
+        fresh(self.create(task).await.unwrap())
+    }
+
+    /// Writes tasks that were not there, together.
+    pub(crate) async fn add_all(&self, tasks: impl IntoIterator<Item = TaskBuilder>) -> Vec<Task> {
+        let tasks = tasks.into_iter().map(NewTask::from).collect();
+        self.create_all(tasks).await.unwrap().into_iter().map(fresh).collect()
+    }
+
+    /// What this node asks for when it claims from one topic.
+    pub(crate) fn request(&self, topic_name: &str, slots: u32) -> ClaimRequest {
+        ClaimRequest {
+            node: self.id,
+            lease: LEASE,
+            wants: vec![Want { topic: topic(topic_name), slots }],
+            suspects: Suspects::Any,
+        }
+    }
+
+    /// Claims from one topic.
+    pub(crate) async fn claim_up_to(&self, slots: u32, topic: &str) -> Vec<Task> {
+        self.claim(&self.request(topic, slots)).await.unwrap()
+    }
+
+    /// Claims the one task that is due in the topic.
+    pub(crate) async fn claim_one(&self, topic: &str) -> Task {
+        let mut claimed = self.claim_up_to(2, topic).await;
+        assert_eq!(claimed.len(), 1, "claimed {claimed:?}");
+        claimed.remove(0)
+    }
+
+    /// Writes a task and claims it.
+    pub(crate) async fn running(&self, task: impl Into<NewTask>) -> Task {
+        let task = task.into();
+        let (id, topic) = (task.id, task.topic.to_string());
+        self.add(task).await;
+        let claimed = self.claim_one(&topic).await;
+        assert_eq!(claimed.id, id);
+        claimed
+    }
+
+    /// Writes a task and brings it to its end.
+    pub(crate) async fn ended(&self, task: impl Into<NewTask>, status: TaskStatus) -> Task {
+        let running = self.running(task).await;
+        let settlement = match status {
+            TaskStatus::Completed => completed(),
+            TaskStatus::Failed => failed("it broke"),
+            TaskStatus::Cancelled => Settlement::Cancelled,
+            TaskStatus::Pending | TaskStatus::Running => panic!("{status:?} is no end"),
+        };
+        self.settle_now(&running, settlement).await
+    }
+
+    /// Settles a task by the epoch it was claimed with.
+    pub(crate) async fn settle_as(&self, task: &Task, settlement: Settlement) -> Settled {
+        self.settle_by(task.id, task.epoch, settlement).await
+    }
+
+    /// Settles a task by an epoch.
+    pub(crate) async fn settle_by(&self, task_id: TaskId, epoch: Epoch, settlement: Settlement) -> Settled {
+        let settled = self.settle(vec![Settling { task_id, epoch, settlement }]).await.unwrap();
+        assert_eq!(settled.len(), 1);
+        settled[0]
+    }
+
+    /// Settles a task that runs, and tells what became of it.
+    pub(crate) async fn settle_now(&self, task: &Task, settlement: Settlement) -> Task {
+        assert_eq!(self.settle_as(task, settlement).await, Settled::Now);
+        self.read(task.id).await
+    }
+
+    /// Extends one lease.
+    pub(crate) async fn extend_one(&self, task: &Task, lease: Duration) -> Option<DateTime<Utc>> {
+        let held = [Extension { task_id: task.id, epoch: task.epoch }];
+        let extended = self.extend(&held, lease).await.unwrap();
+        assert_eq!(extended.len(), 1);
+        extended[0]
+    }
+
+    /// A task that is there.
+    pub(crate) async fn read(&self, id: TaskId) -> Task {
+        self.task(id).await.unwrap().expect("the task").task
+    }
+
+    /// The attempts of a task that is there.
+    pub(crate) async fn attempts(&self, id: TaskId) -> Vec<AttemptRecord> {
+        self.task(id).await.unwrap().expect("the task").attempts
+    }
+
+    /// The first thousand tasks that match.
+    pub(crate) async fn list(&self, filter: TaskFilter) -> Vec<Task> {
+        self.tasks(&filter, Page::first(1000)).await.unwrap()
+    }
+
+    /// Decides due schedules by the real rules.
+    pub(crate) async fn tick_by_the_rules(&self) -> Ticked {
+        let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
+        self.tick(100, &move |due, now| Some(decide(due, now, &rules).unwrap())).await.unwrap()
+    }
+}
+
+/// Runs one future per node side by side, and answers what each answered.
+pub(crate) async fn side_by_side<T, F>(nodes: Vec<NodeStore>, act: impl Fn(NodeStore) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let racing: Vec<_> = nodes.into_iter().map(|node| tokio::spawn(act(node))).collect();
+    futures::future::join_all(racing).await.into_iter().map(Result::unwrap).collect()
+}
