@@ -440,6 +440,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_stranger_that_writes_is_waited_for() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let mut stranger = writing(&folder.path().join("punctual.db")).connect().await.unwrap();
+        let transaction = stranger.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        let (written, ()) = tokio::join!(store.create_tasks(vec![new_task()], None), async {
+            // The pause is the stranger's, not the test's: it holds the lock for a while.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(ids(&store).await, []);
+            transaction.rollback().await.unwrap();
+        });
+        assert!(written.is_ok(), "{written:?}");
+        assert_eq!(ids(&store).await.len(), 1);
+    }
+
+    #[tokio::test]
     async fn a_second_store_is_refused_until_the_first_is_gone() {
         let folder = TempDir::new().unwrap();
         let store = open(&folder).await;
