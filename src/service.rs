@@ -15,6 +15,8 @@ use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
+use punctual_domain::topic::{Route, TopicDefinition, TopicPattern};
+use punctual_sdk::Plugin;
 use punctual_store::{ConnectError, SchemaState};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -147,6 +149,7 @@ impl Service {
         let node = node(&zones, &plugins, address, time.now());
         store.heartbeat(&node).await?;
 
+        register_handlers(&*store, &plugins).await?;
         let tree = match options.start {
             Start::Working => {
                 let deps = Deps {
@@ -297,13 +300,25 @@ async fn connect(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Arc<d
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })
 }
 
+/// Stores that the plugins' topics have handlers: nodes without the plugin then leave their tasks alone.
+async fn register_handlers(store: &dyn Store, plugins: &[Box<dyn Plugin>]) -> Result<(), StoreError> {
+    let known = store.topics().await?;
+    for topic in plugins::topics(plugins) {
+        let topic = TopicPattern::from_stored(topic);
+        if !known.iter().any(|definition| definition.name == topic) {
+            store.put_topic(&TopicDefinition::new(topic, Route::Handler)).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.keys().await?.iter().any(|key| key.revoked_at.is_none()))
 }
 
 fn node(
     zones: &ZoneDatabase,
-    plugins: &[Box<dyn punctual_sdk::Plugin>],
+    plugins: &[Box<dyn Plugin>],
     address: SocketAddr,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Node {

@@ -91,15 +91,23 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
 /// The URL with its password hidden, fit for logs and errors.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
-    match rest[..authority].rsplit_once('@') {
+    let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = rest.find('/').unwrap_or(rest.len());
+    let mut shown = match rest[..authority].rsplit_once('@') {
         Some((user_info, host)) => {
             let user = user_info.split(':').next().unwrap_or_default();
             let secret = if user_info.contains(':') { ":***" } else { "" };
             format!("{scheme}://{user}{secret}@{host}{}", &rest[authority..])
         }
-        None => url.to_owned(),
+        None => format!("{scheme}://{rest}"),
+    };
+    for (i, parameter) in parameters.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
+        let is_secret = parameter.to_ascii_lowercase().contains("password");
+        let name = parameter.split('=').next().unwrap_or_default();
+        shown.push(if i == 0 { '?' } else { '&' });
+        shown.push_str(&if is_secret { format!("{name}=***") } else { parameter.to_owned() });
     }
+    shown
 }
 
 fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
@@ -116,6 +124,7 @@ mod tests {
             ("postgres://me:secret@db:5432/app?x=1", "postgres://me:***@db:5432/app?x=1"),
             ("postgres://me:p@ss@db/app", "postgres://me:***@db/app"),
             ("postgres://me@db/app", "postgres://me@db/app"),
+            ("postgres://db/app?user=me&password=secret&x=1", "postgres://db/app?user=me&password=***&x=1"),
             ("sqlite://punctual.db", "sqlite://punctual.db"),
             ("nonsense", "nonsense"),
         ] {

@@ -5,6 +5,10 @@
 //! backend applies all that are missing in one transaction, under a lock that ends with the transaction (a session's
 //! lock would be stranded behind PgBouncer).
 
+use sha2::{Digest, Sha256};
+
+use crate::ConnectError;
+
 /// One step of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
@@ -53,6 +57,27 @@ impl SchemaState {
     /// A database without our tables.
     pub const EMPTY: Self = Self { version: 0, oldest_compatible: 0 };
 
+    /// What the recorded migrations amount to; `statements` picks the dialect they were applied in.
+    pub(crate) fn of(
+        applied: impl IntoIterator<Item = Applied>,
+        statements: fn(&Migration) -> &'static str,
+    ) -> Result<Self, ConnectError> {
+        let mut state = Self::EMPTY;
+        for Applied { version, checksum: recorded, oldest_compatible } in applied {
+            let known = MIGRATIONS.iter().find(|migration| migration.version == version);
+            if let Some(known) = known.filter(|known| checksum(statements(known)) != recorded) {
+                return Err(ConnectError::Refused(format!(
+                    "migration {} was applied to this database in another form than this punctual has: it belongs to a \
+                     build that was never released; use a fresh database or that build",
+                    known.name
+                )));
+            }
+            state.version = version;
+            state.oldest_compatible = state.oldest_compatible.max(oldest_compatible);
+        }
+        Ok(state)
+    }
+
     /// The version this binary is made for.
     pub fn ours() -> i32 {
         MIGRATIONS.last().map_or(0, |newest| newest.version)
@@ -93,6 +118,18 @@ impl SchemaState {
             )),
         }
     }
+}
+
+/// A migration as the database records it.
+pub(crate) struct Applied {
+    pub(crate) version: i32,
+    pub(crate) checksum: String,
+    pub(crate) oldest_compatible: i32,
+}
+
+/// What tells one form of a migration from another.
+pub(crate) fn checksum(statements: &str) -> String {
+    Sha256::digest(statements).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

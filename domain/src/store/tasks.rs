@@ -74,6 +74,34 @@ pub struct TaskFilter {
     pub run_at: Span,
 }
 
+impl TaskFilter {
+    /// The same filter, for live tasks only; `None` if it asks for none of them.
+    pub fn live_only(&self) -> Option<Self> {
+        self.only(&[TaskStatus::Pending, TaskStatus::Running])
+    }
+
+    /// The same filter, for failed tasks only; `None` if it asks for none of them.
+    pub fn failed_only(&self) -> Option<Self> {
+        self.only(&[TaskStatus::Failed])
+    }
+
+    /// Whether it asks for tasks that have not ended.
+    pub fn asks_for_live(&self) -> bool {
+        self.status.is_empty() || self.status.iter().any(|status| !status.has_ended())
+    }
+
+    /// Whether it asks for tasks that have ended.
+    pub fn asks_for_ended(&self) -> bool {
+        self.status.is_empty() || self.status.iter().any(|status| status.has_ended())
+    }
+
+    fn only(&self, allowed: &[TaskStatus]) -> Option<Self> {
+        let asked = |status: &TaskStatus| self.status.is_empty() || self.status.contains(status);
+        let status: Vec<_> = allowed.iter().copied().filter(asked).collect();
+        (!status.is_empty()).then(|| Self { status, ..self.clone() })
+    }
+}
+
 /// Whether a bulk change is made or only counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bulk {

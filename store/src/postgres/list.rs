@@ -2,17 +2,16 @@
 
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{Page, TaskFilter};
-use punctual_domain::task::TaskStatus;
 use sqlx::{Postgres, QueryBuilder};
 
-type Query = QueryBuilder<Postgres>;
+pub(super) type Query = QueryBuilder<Postgres>;
 
 /// Tasks that match, newest first.
 pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
     let mut query = Query::new("");
     let halves = [
-        (asks_for(filter, true), include_str!("sql/live_tasks.sql")),
-        (asks_for(filter, false), include_str!("sql/ended_tasks.sql")),
+        (filter.asks_for_live(), include_str!("sql/live_tasks.sql")),
+        (filter.asks_for_ended(), include_str!("sql/ended_tasks.sql")),
     ];
     union(&mut query, halves, filter, page);
     query
@@ -22,52 +21,33 @@ pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
 pub(super) fn ids(filter: &TaskFilter, page: Page<TaskId>) -> Query {
     let mut query = Query::new("");
     let halves = [
-        (asks_for(filter, true), "SELECT id FROM punctual_tasks "),
-        (asks_for(filter, false), "SELECT id FROM punctual_task_history "),
+        (filter.asks_for_live(), "SELECT id FROM punctual_tasks "),
+        (filter.asks_for_ended(), "SELECT id FROM punctual_task_history "),
     ];
     union(&mut query, halves, filter, page);
     query
 }
 
-/// How many tasks match.
-pub(super) fn count(filter: &TaskFilter) -> Query {
-    let mut query = Query::new("SELECT ");
-    for (i, (wanted, table)) in
-        [(asks_for(filter, true), "punctual_tasks"), (asks_for(filter, false), "punctual_task_history")]
-            .into_iter()
-            .enumerate()
-    {
-        query.push(if i == 0 { "" } else { " + " });
-        if wanted {
-            query.push("(SELECT count(*) FROM ").push(table).push(" ");
-            push_conditions(&mut query, filter, None);
-            query.push(")");
-        } else {
-            query.push("0::bigint");
-        }
-    }
+/// How many live tasks match.
+pub(super) fn count_live(filter: &TaskFilter) -> Query {
+    let mut query = Query::new("SELECT count(*) FROM punctual_tasks ");
+    push_conditions(&mut query, filter, None);
     query
 }
 
-/// The same filter, for live tasks only; `None` if it asks for none.
-pub(super) fn live_only(filter: &TaskFilter) -> Option<TaskFilter> {
-    only(filter, &[TaskStatus::Pending, TaskStatus::Running])
-}
-
-/// The same filter, for failed tasks only; `None` if it asks for none.
-pub(super) fn failed_only(filter: &TaskFilter) -> Option<TaskFilter> {
-    only(filter, &[TaskStatus::Failed])
-}
-
-fn only(filter: &TaskFilter, allowed: &[TaskStatus]) -> Option<TaskFilter> {
-    let asked = |status: &TaskStatus| filter.status.is_empty() || filter.status.contains(status);
-    let status: Vec<_> = allowed.iter().copied().filter(asked).collect();
-    (!status.is_empty()).then(|| TaskFilter { status, ..filter.clone() })
-}
-
-/// Whether the filter's statuses reach into the live tasks, or into the ended ones.
-fn asks_for(filter: &TaskFilter, live: bool) -> bool {
-    filter.status.is_empty() || filter.status.iter().any(|status| status.has_ended() != live)
+/// How many of the ended tasks that match can be written again: of those that share a dedupe key one, and none if the
+/// key lives.
+pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
+    let mut query = Query::new(
+        "SELECT count(*) FILTER (WHERE dedupe_key IS NULL)
+            + count(DISTINCT (topic, dedupe_key)) FILTER (WHERE dedupe_key IS NOT NULL)
+         FROM punctual_task_history AS h ",
+    );
+    push_conditions(&mut query, filter, None);
+    query.push(
+        " AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.topic = h.topic AND t.dedupe_key = h.dedupe_key)",
+    );
+    query
 }
 
 fn union(query: &mut Query, halves: [(bool, &'static str); 2], filter: &TaskFilter, page: Page<TaskId>) {

@@ -1,11 +1,11 @@
 //! Brings the schema up to date, safe when several nodes start at once.
 
 use punctual_domain::store::StoreError;
-use sha2::{Digest, Sha256};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
 use super::{broken, open};
+use crate::migration::{Applied, checksum};
 use crate::{ConnectError, Migration, SchemaState};
 
 /// Serialises migrations; ends with its transaction, so a pooler between us and the server cannot strand it.
@@ -36,21 +36,9 @@ pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, 
         .fetch_all(connection)
         .await
         .map_err(broken)?;
-    let mut state = SchemaState::EMPTY;
-    for row in rows {
-        let (version, applied): (i32, String) = (row.get(0), row.get(1));
-        let known = crate::MIGRATIONS.iter().find(|migration| migration.version == version);
-        if let Some(known) = known.filter(|known| checksum(known) != applied) {
-            return Err(ConnectError::Refused(format!(
-                "migration {} was applied to this database in another form than this punctual has: it belongs to a \
-                 build that was never released; use a fresh database or that build",
-                known.name
-            )));
-        }
-        state.version = version;
-        state.oldest_compatible = state.oldest_compatible.max(row.get(2));
-    }
-    Ok(state)
+    let applied =
+        rows.iter().map(|row| Applied { version: row.get(0), checksum: row.get(1), oldest_compatible: row.get(2) });
+    SchemaState::of(applied, |migration| migration.postgres)
 }
 
 /// Applies what is missing, in one transaction.
@@ -83,15 +71,11 @@ async fn apply(connection: &mut PgConnection, migration: &Migration) -> Result<(
     sqlx::query("INSERT INTO punctual_schema (version, name, checksum, oldest_compatible) VALUES ($1, $2, $3, $4)")
         .bind(migration.version)
         .bind(migration.name)
-        .bind(checksum(migration))
+        .bind(checksum(migration.postgres))
         .bind(migration.oldest_compatible)
         .execute(connection)
         .await
         .map_err(broken)?;
     tracing::info!(version = migration.version, name = migration.name, "migration applied");
     Ok(())
-}
-
-fn checksum(migration: &Migration) -> String {
-    Sha256::digest(migration.postgres).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -98,9 +98,9 @@ impl Tasks for PostgresStore {
     }
 
     async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(live) = list::live_only(filter) else { return Ok(0) };
+        let Some(live) = filter.live_only() else { return Ok(0) };
         if bulk == Bulk::DryRun {
-            return self.count(&live).await;
+            return self.count(list::count_live(&live)).await;
         }
         let mut cancelled = 0;
         let mut page = Page::first(BULK);
@@ -151,9 +151,9 @@ impl Tasks for PostgresStore {
     }
 
     async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(failed) = list::failed_only(filter) else { return Ok(0) };
+        let Some(failed) = filter.failed_only() else { return Ok(0) };
         if bulk == Bulk::DryRun {
-            return self.count(&failed).await;
+            return self.count(list::count_retriable(&failed)).await;
         }
         let mut retried = 0;
         let mut page = Page::first(BULK);
@@ -171,9 +171,9 @@ impl Tasks for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn count(&self, filter: &TaskFilter) -> Result<u64, StoreError> {
+    async fn count(&self, mut query: list::Query) -> Result<u64, StoreError> {
         lend!(self, |connection| {
-            let row = list::count(filter).build().fetch_one(&mut *connection).await.map_err(broken)?;
+            let row = query.build().fetch_one(&mut *connection).await.map_err(broken)?;
             rows::Columns::of(&row).take_count()
         })
     }

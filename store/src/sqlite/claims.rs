@@ -1,7 +1,7 @@
 //! Claiming due tasks, and keeping or losing their leases.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -106,34 +106,26 @@ async fn claim(
     request: &ClaimRequest,
     now: DateTime<Utc>,
 ) -> Result<Vec<Task>, StoreError> {
-    let mut slots: HashMap<&str, u32> = HashMap::new();
-    for want in request.wants.iter().filter(|want| want.slots > 0) {
-        slots.insert(want.topic.as_str(), want.slots);
-    }
-    let Some(most) = slots.values().copied().max() else { return Ok(Vec::new()) };
+    let mut slots: HashMap<&str, u32> =
+        request.wants.iter().map(|want| (want.topic.as_str(), want.slots)).filter(|(_, slots)| *slots > 0).collect();
     let mut suspects = match request.suspects {
         Suspects::Any => u32::MAX,
         Suspects::AtMost(suspects) => suspects,
     };
-    let found = sqlx::query(include_str!("sql/claimable.sql"))
-        .bind(micros(now))
-        .bind(to_text(&slots.keys().collect::<Vec<_>>())?)
-        .bind(i64::from(most))
-        .bind(i64::from(suspects.min(most)))
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(broken)?;
-    let mut claimable = Vec::with_capacity(found.len());
-    for row in &found {
-        let mut columns = Columns::of(row);
-        claimable.push(Claimable {
-            line: columns.take()?,
-            topic: columns.take()?,
-            priority: columns.take()?,
-            run_at: columns.take()?,
-            id: columns.take()?,
-            is_suspect: columns.take_count::<u32>()? > 0,
-        });
+    // A limit is the same for all topics of a statement: those that want as many as each other share one.
+    let mut by_slots: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for (topic, slots) in &slots {
+        by_slots.entry(*slots).or_default().push(topic);
+    }
+    let mut claimable = Vec::new();
+    for (slots, topics) in &by_slots {
+        let statement = include_str!("sql/claimable.sql");
+        claimable.extend(find_claimable(connection, statement, topics, *slots, now).await?);
+    }
+    if let Some((most, _)) = by_slots.last_key_value().filter(|_| suspects > 0) {
+        let statement = include_str!("sql/claimable_suspects.sql");
+        let topics: Vec<_> = slots.keys().copied().collect();
+        claimable.extend(find_claimable(connection, statement, &topics, suspects.min(*most), now).await?);
     }
     claimable.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
     let mut lines = Vec::new();
@@ -160,6 +152,36 @@ async fn claim(
     let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
     tasks.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
     Ok(tasks)
+}
+
+async fn find_claimable(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    topics: &[&str],
+    limit: u32,
+    now: DateTime<Utc>,
+) -> Result<Vec<Claimable>, StoreError> {
+    let found = sqlx::query(statement)
+        .bind(micros(now))
+        .bind(to_text(&topics)?)
+        .bind(i64::from(limit))
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    found
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok(Claimable {
+                line: columns.take()?,
+                topic: columns.take()?,
+                priority: columns.take()?,
+                run_at: columns.take()?,
+                id: columns.take()?,
+                is_suspect: columns.take_count::<u32>()? > 0,
+            })
+        })
+        .collect()
 }
 
 async fn extend(

@@ -2,19 +2,11 @@
 
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{Page, TaskFilter};
-use punctual_domain::task::TaskStatus;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::rows::micros;
 
 pub(super) type Query = QueryBuilder<Sqlite>;
-
-/// The table a task is in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Table {
-    Live,
-    Ended,
-}
 
 /// Tasks that match, newest first.
 pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
@@ -49,27 +41,11 @@ pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
     query
 }
 
-/// The same filter for live tasks only; `None` if it asks for none of them.
-pub(super) fn live_only(filter: &TaskFilter) -> Option<TaskFilter> {
-    only(filter, &[TaskStatus::Pending, TaskStatus::Running])
-}
-
-/// The same filter for failed tasks only; `None` if it asks for none of them.
-pub(super) fn failed_only(filter: &TaskFilter) -> Option<TaskFilter> {
-    only(filter, &[TaskStatus::Failed])
-}
-
-fn only(filter: &TaskFilter, allowed: &[TaskStatus]) -> Option<TaskFilter> {
-    let asked = |status: &TaskStatus| filter.status.is_empty() || filter.status.contains(status);
-    let status: Vec<_> = allowed.iter().copied().filter(asked).collect();
-    (!status.is_empty()).then(|| TaskFilter { status, ..filter.clone() })
-}
-
 fn pages(filter: &TaskFilter, page: Page<TaskId>, selects: [&'static str; 2]) -> Query {
     let mut query = Query::new("");
     let mut joined = "";
-    for (table, select) in [Table::Live, Table::Ended].into_iter().zip(selects) {
-        if asks_for(filter, table) {
+    for (is_wanted, select) in [filter.asks_for_live(), filter.asks_for_ended()].into_iter().zip(selects) {
+        if is_wanted {
             // A half's own order and limit need a SELECT around them.
             query.push(joined).push("SELECT * FROM (\n").push(select);
             push_conditions(&mut query, filter, page.after);
@@ -79,12 +55,6 @@ fn pages(filter: &TaskFilter, page: Page<TaskId>, selects: [&'static str; 2]) ->
     }
     query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
     query
-}
-
-/// Whether the filter's statuses reach into the table.
-fn asks_for(filter: &TaskFilter, table: Table) -> bool {
-    let has_ended = table == Table::Ended;
-    filter.status.is_empty() || filter.status.iter().any(|status| status.has_ended() == has_ended)
 }
 
 fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {

@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use punctual_domain::store::StoreError;
-use sha2::{Digest, Sha256};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 
 use super::file::{self, Place};
 use super::rows::{Columns, micros};
 use super::{broken, tuned};
+use crate::migration::{Applied, checksum};
 use crate::{ConnectError, Migration, SchemaState};
 
 /// What the schema of the file at `url` is. Creates nothing, and works while a process uses the file.
@@ -39,26 +39,18 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<SchemaSta
     if !exists {
         return Ok(SchemaState::EMPTY);
     }
-    let applied = sqlx::query("SELECT version, checksum, oldest_compatible FROM punctual_schema ORDER BY version")
+    let rows = sqlx::query("SELECT version, checksum, oldest_compatible FROM punctual_schema ORDER BY version")
         .fetch_all(connection)
         .await
         .map_err(broken)?;
-    let mut state = SchemaState::EMPTY;
-    for row in &applied {
-        let mut columns = Columns::of(row);
-        state.version = columns.take()?;
-        let applied: &str = columns.take()?;
-        let known = crate::MIGRATIONS.iter().find(|migration| migration.version == state.version);
-        if let Some(known) = known.filter(|known| checksum(known) != applied) {
-            return Err(ConnectError::Refused(format!(
-                "migration {} was applied to this database in another form than this punctual has: it belongs to a \
-                 build that was never released; use a fresh database or that build",
-                known.name
-            )));
-        }
-        state.oldest_compatible = state.oldest_compatible.max(columns.take()?);
-    }
-    Ok(state)
+    let applied = rows
+        .iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            Ok(Applied { version: columns.take()?, checksum: columns.take()?, oldest_compatible: columns.take()? })
+        })
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    SchemaState::of(applied, |migration| migration.sqlite)
 }
 
 /// Refuses a schema that is not up to date, or too new for us.
@@ -99,7 +91,7 @@ async fn apply(connection: &mut SqliteConnection, migration: &Migration, now: Da
     )
     .bind(migration.version)
     .bind(migration.name)
-    .bind(checksum(migration))
+    .bind(checksum(migration.sqlite))
     .bind(migration.oldest_compatible)
     .bind(micros(now))
     .execute(connection)
@@ -107,8 +99,4 @@ async fn apply(connection: &mut SqliteConnection, migration: &Migration, now: Da
     .map_err(broken)?;
     tracing::info!(version = migration.version, name = migration.name, "migration applied");
     Ok(())
-}
-
-fn checksum(migration: &Migration) -> String {
-    Sha256::digest(migration.sqlite).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -531,7 +531,7 @@ mod tests {
             ($($name:literal)*) => { [$(($name, include_str!(concat!("sql/", $name, ".sql")))),*] };
         }
         let frequent = statements![
-            "advance_schedules" "attempts" "claim" "claimable" "count_due" "delete_tasks" "due_schedules" "due_topics"
+            "advance_schedules" "attempts" "claim" "claimable" "claimable_suspects" "count_due" "delete_tasks" "due_schedules" "due_topics"
             "end_tasks" "events" "expired" "extend" "find_answer" "insert_tasks" "known_fires" "known_messages"
             "live_tasks_of_schedules" "living_by_key" "next_due_at" "next_expiry_at" "next_fire_at" "next_message_at"
             "note_attempts" "prunable_tasks" "prune_answers" "prune_attempts" "prune_fires" "prune_messages"

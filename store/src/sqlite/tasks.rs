@@ -107,7 +107,7 @@ impl Tasks for SqliteStore {
     }
 
     async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(live) = list::live_only(filter) else { return Ok(0) };
+        let Some(live) = filter.live_only() else { return Ok(0) };
         if bulk == Bulk::DryRun {
             return self.count(list::count_live(&live)).await;
         }
@@ -170,7 +170,7 @@ impl Tasks for SqliteStore {
     }
 
     async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(failed) = list::failed_only(filter) else { return Ok(0) };
+        let Some(failed) = filter.failed_only() else { return Ok(0) };
         if bulk == Bulk::DryRun {
             return self.count(list::count_retriable(&failed)).await;
         }

@@ -187,35 +187,25 @@ async fn serve(mut waiting: mpsc::Receiver<Box<dyn Job>>, mut line: Line, now: A
 
 async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now) -> Result<(), StoreError> {
     let connection = line.connection().await?;
-    begin(connection).await?;
     if let [job] = batch {
         // The transaction is its savepoint.
+        execute(connection, "BEGIN IMMEDIATE").await?;
         return match job.run(connection, now.now()).await {
-            Verdict::Keep => commit(connection).await,
+            Verdict::Keep => execute(connection, "COMMIT").await,
             Verdict::RollBack => execute(connection, "ROLLBACK").await,
             Verdict::GiveUp(error) => Err(error),
         };
     }
+    // Two statements in one text are one hop to SQLite's thread. A savepoint stays open in between, for the next job.
+    execute(connection, "BEGIN IMMEDIATE; SAVEPOINT job").await?;
     for job in batch.iter_mut().filter(|job| job.is_wanted()) {
-        execute(connection, "SAVEPOINT job").await?;
         match job.run(connection, now.now()).await {
-            Verdict::Keep => execute(connection, "RELEASE job").await?,
-            Verdict::RollBack => {
-                execute(connection, "ROLLBACK TO job").await?;
-                execute(connection, "RELEASE job").await?;
-            }
+            Verdict::Keep => execute(connection, "RELEASE job; SAVEPOINT job").await?,
+            Verdict::RollBack => execute(connection, "ROLLBACK TO job").await?,
             Verdict::GiveUp(error) => return Err(error),
         }
     }
-    commit(connection).await
-}
-
-async fn begin(connection: &mut SqliteConnection) -> Result<(), StoreError> {
-    execute(connection, "BEGIN IMMEDIATE").await
-}
-
-async fn commit(connection: &mut SqliteConnection) -> Result<(), StoreError> {
-    execute(connection, "COMMIT").await
+    execute(connection, "RELEASE job; COMMIT").await
 }
 
 /// Runs a statement about the transaction itself: if that fails, nothing of it was written.

@@ -1,4 +1,4 @@
--- Claims the rows that claimable.sql named, in the same transaction.
+-- Claims the rows that were found claimable in the same transaction.
 UPDATE punctual_tasks
 SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = ?3,
     lease_expires_at = ?4, started_at = ?1
