@@ -127,7 +127,7 @@ pub struct Schedule {
     pub next_fire_at: Option<DateTime<Utc>>,
     /// Instants up to here are accounted for and never fire again, even when their rows are pruned.
     pub fired_through: Option<DateTime<Utc>>,
-    /// How many fires made a task.
+    /// How many fires made a task because their instant came; what was triggered or filled in does not count.
     pub fires_made: u64,
     /// When it was made.
     pub created_at: DateTime<Utc>,

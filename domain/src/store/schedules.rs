@@ -8,7 +8,8 @@ use crate::id::{FireId, ScheduleId};
 use crate::schedule::Schedule;
 use crate::task::TaskStatus;
 
-/// Decides about a due schedule at the store's present instant; `None` leaves it as it is, to be looked at again.
+/// Decides about a due schedule at the store's present instant; `None` leaves it as it is, to be looked at again. One
+/// that nobody can decide stays first in line: whoever ticks should move it on or disable it.
 pub type Decide = dyn Fn(&DueSchedule, DateTime<Utc>) -> Option<Tick> + Send + Sync;
 
 /// Schedules, their fires, and the calendars that exclude them.
@@ -30,7 +31,8 @@ pub trait Schedules: Send + Sync {
     async fn schedules(&self, filter: &ScheduleFilter, page: Page<ScheduleId>) -> Result<Vec<Schedule>, StoreError>;
 
     /// Writes an edited schedule, if it still has `schedule.version`, and a row of its history. Its version grows by
-    /// one; what fires write (`last_fired_at`, `fired_through`, `fires_made`) stays as stored.
+    /// one, the store says when it was edited, and what fires write (`last_fired_at`, `fired_through`, `fires_made`)
+    /// stays as stored.
     ///
     /// # Errors
     /// `NotFound`, `VersionMismatch`, `NameTaken`.

@@ -19,6 +19,9 @@ use crate::text::Retention;
 /// How long answers are kept under their Idempotency-Key.
 const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// A fire stays as long as its task lives.
+const OLD_FIRE: &str = "fired_at < $1 AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.id = task_id)";
+
 #[async_trait]
 impl Upkeep for PostgresStore {
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
@@ -29,7 +32,7 @@ impl Upkeep for PostgresStore {
             let before = now - keep;
             Ok(Pruned {
                 tasks,
-                fires: delete_old(connection, "punctual_fires", "fired_at < $1", before, limit).await?,
+                fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?,
                 messages: delete_old(
                     connection,
                     "punctual_outbox",

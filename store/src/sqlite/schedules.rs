@@ -239,7 +239,7 @@ async fn update(
         .bind(&schedule.pause_note)
         .bind(schedule.paused_until.map(micros))
         .bind(schedule.next_fire_at.map(micros))
-        .bind(micros(schedule.updated_at))
+        .bind(micros(now))
         .execute(&mut *connection)
         .await
         .map_err(broken)?;

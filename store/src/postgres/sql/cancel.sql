@@ -1,8 +1,13 @@
 -- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
+), held AS MATERIALIZED (
+    SELECT id FROM punctual_tasks
+    WHERE id = ANY ($2) AND (status = 'pending' OR NOT $3)
+    ORDER BY id
+    FOR UPDATE
 ), doomed AS (
-    DELETE FROM punctual_tasks WHERE id = ANY ($2) AND (status = 'pending' OR NOT $3)
+    DELETE FROM punctual_tasks WHERE id = ANY (ARRAY(SELECT id FROM held))
     RETURNING *
 ), history AS (
     INSERT INTO punctual_task_history (

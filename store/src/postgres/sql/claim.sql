@@ -6,7 +6,7 @@ WITH clock AS (
     SELECT topic, slots FROM unnest($2::text[], $3::integer[]) AS w (topic, slots)
 ), suspect AS MATERIALIZED (
     -- Tasks that have lost an attempt, where they are limited ($6 >= 0).
-    SELECT s.line, s.topic
+    SELECT s.line, s.topic, s.priority, s.run_at, s.id
     FROM clock, wanted AS w CROSS JOIN LATERAL (
         SELECT t.ctid AS line, t.topic, t.priority, t.run_at, t.id
         FROM punctual_tasks AS t
@@ -22,7 +22,7 @@ WITH clock AS (
     ORDER BY s.priority DESC, s.run_at, s.id
     LIMIT greatest($6::integer, 0)
 ), trusted AS MATERIALIZED (
-    SELECT p.line
+    SELECT p.line, w.topic, p.priority, p.run_at, p.id
     FROM clock, wanted AS w CROSS JOIN LATERAL (
         WITH RECURSIVE levels AS (
             (SELECT priority FROM punctual_tasks
@@ -33,7 +33,7 @@ WITH clock AS (
                     ORDER BY priority DESC LIMIT 1)
             FROM levels AS l WHERE l.priority IS NOT NULL
         )
-        SELECT d.line
+        SELECT d.line, d.priority, d.run_at, d.id
         FROM levels AS l CROSS JOIN LATERAL (
             SELECT t.ctid AS line, t.priority, t.run_at, t.id
             FROM punctual_tasks AS t
@@ -44,18 +44,21 @@ WITH clock AS (
                     WHERE e.topic = t.topic AND e.serial_key = t.serial_key
                         AND (e.status = 'running' OR (e.first_run_at, e.id) < (t.first_run_at, t.id))))
             ORDER BY t.run_at, t.id
-            LIMIT w.slots - (SELECT count(*) FROM suspect AS s WHERE s.topic = w.topic)
+            LIMIT w.slots
             FOR UPDATE SKIP LOCKED
         ) AS d
         ORDER BY d.priority DESC, d.run_at, d.id
-        LIMIT w.slots - (SELECT count(*) FROM suspect AS s WHERE s.topic = w.topic)
+        LIMIT w.slots
     ) AS p
+), picked AS (
+    SELECT line, topic, row_number() OVER (PARTITION BY topic ORDER BY priority DESC, run_at, id) AS place
+    FROM (SELECT * FROM suspect UNION ALL SELECT * FROM trusted) AS due
 )
 UPDATE punctual_tasks AS t
 SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = $4,
     lease_expires_at = clock.now + $5::bigint * interval '1 microsecond', started_at = clock.now
 FROM clock
-WHERE t.ctid = ANY (ARRAY(SELECT line FROM suspect UNION ALL SELECT line FROM trusted))
+WHERE t.ctid = ANY (ARRAY(SELECT p.line FROM picked AS p JOIN wanted AS w ON w.topic = p.topic WHERE p.place <= w.slots))
 RETURNING
     id, topic, status, run_at, timezone, payload, metadata, client_request_id, dedupe_key, serial_key, priority,
     timeout_seconds, retry, attempt, lost, snoozes, epoch, lease_owner, lease_expires_at, NULL::text, error,

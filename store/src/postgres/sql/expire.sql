@@ -2,7 +2,7 @@
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), lapsed AS MATERIALIZED (
-    SELECT t.ctid AS line, t.id, t.epoch, t.attempt, t.lost, t.lease_owner, t.started_at
+    SELECT t.id, t.epoch, t.attempt, t.lost, t.lease_owner, t.started_at
     FROM punctual_tasks AS t, clock
     WHERE t.lease_expires_at <= clock.now
     ORDER BY t.lease_expires_at
@@ -10,7 +10,7 @@ WITH clock AS (
     FOR UPDATE OF t SKIP LOCKED
 ), given_up AS (
     DELETE FROM punctual_tasks
-    WHERE ctid = ANY (ARRAY(SELECT line FROM lapsed WHERE lost >= $2))
+    WHERE id = ANY (ARRAY(SELECT id FROM lapsed WHERE lost >= $2))
     RETURNING *
 ), history AS (
     INSERT INTO punctual_task_history (
@@ -27,7 +27,7 @@ WITH clock AS (
     FROM given_up, clock
 ), freed AS (
     UPDATE punctual_tasks SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL
-    WHERE ctid = ANY (ARRAY(SELECT line FROM lapsed WHERE lost < $2))
+    WHERE id = ANY (ARRAY(SELECT id FROM lapsed WHERE lost < $2))
     RETURNING id
 ), noted AS (
     INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome)

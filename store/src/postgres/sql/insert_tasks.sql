@@ -21,5 +21,7 @@ CROSS JOIN unnest(
 CROSS JOIN LATERAL (
     SELECT coalesce(n.due_at, clock.now + n.due_after_us * interval '1 microsecond') AS run_at
 ) AS due
+-- Two batches that share keys meet them in the same order.
+ORDER BY n.topic, n.dedupe_key, n.id
 ON CONFLICT (topic, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
 RETURNING id, run_at, created_at

@@ -4,7 +4,7 @@ WITH input AS (
         AS m (id, dedupe_key, transport, recipient, body)
 ), fresh AS (
     INSERT INTO punctual_outbox_keys (dedupe_key, message_id)
-    SELECT dedupe_key, id FROM input
+    SELECT dedupe_key, id FROM input ORDER BY dedupe_key, id
     ON CONFLICT (dedupe_key) DO NOTHING
     RETURNING message_id
 )

@@ -6,11 +6,20 @@ WITH clock AS (
     SELECT *
     FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
         AS i (id, epoch, becomes, outcome, delay_us, result, reason)
+), held AS MATERIALIZED (
+    -- Rows are locked in the order of their ids, here and wherever several are waited for: nobody deadlocks.
+    -- They are then found by id, not by ctid: a row that moved while we waited would be missed.
+    SELECT t.id, t.epoch, t.attempt, t.lease_owner, t.started_at,
+        i.becomes, i.outcome, i.delay_us, i.result, i.reason
+    FROM punctual_tasks AS t JOIN input AS i ON i.id = t.id AND i.epoch = t.epoch
+    WHERE t.status = 'running'
+    ORDER BY t.id
+    FOR UPDATE OF t
 ), ended AS (
     DELETE FROM punctual_tasks AS t
-    USING input AS i
-    WHERE t.id = i.id AND t.epoch = i.epoch AND t.status = 'running' AND i.becomes <> 'pending'
-    RETURNING t.*, i.becomes, i.outcome, i.result, i.reason
+    USING held AS h
+    WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running' AND h.becomes <> 'pending'
+    RETURNING t.*, h.becomes, h.outcome, h.result, h.reason
 ), history AS (
     INSERT INTO punctual_task_history (
         id, topic, status, priority, run_at, timezone, payload, metadata, owner_id, tenant_id, correlation_id,
@@ -24,11 +33,6 @@ WITH clock AS (
         lease_owner, outcome, result, CASE WHEN becomes = 'completed' THEN NULL ELSE coalesce(reason, error) END,
         schedule_id, scheduled_at, retry_of, rescheduled_from, created_at, started_at, clock.now
     FROM ended, clock
-), held AS (
-    SELECT t.id, t.epoch, t.attempt, t.lease_owner, t.started_at, i.outcome, i.delay_us, i.reason
-    FROM punctual_tasks AS t JOIN input AS i ON i.id = t.id AND i.epoch = t.epoch
-    WHERE t.status = 'running' AND i.becomes = 'pending'
-    FOR UPDATE OF t
 ), kept AS (
     UPDATE punctual_tasks AS t
     SET status = 'pending', lost = t.lost - 1, snoozes = t.snoozes + (h.outcome = 'snoozed')::integer,
@@ -36,14 +40,11 @@ WITH clock AS (
         run_at = CASE WHEN h.delay_us IS NULL THEN t.run_at ELSE clock.now + h.delay_us * interval '1 microsecond' END,
         lease_owner = NULL, lease_expires_at = NULL, error = coalesce(h.reason, t.error)
     FROM held AS h, clock
-    WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running'
+    WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running' AND h.becomes = 'pending'
     RETURNING t.id, t.epoch
 ), noted AS (
     INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome, error)
     SELECT id, epoch, attempt, lease_owner, started_at, clock.now, outcome, reason
-    FROM ended, clock WHERE outcome <> 'completed' OR attempt > 1
-    UNION ALL
-    SELECT id, epoch, attempt, lease_owner, started_at, clock.now, outcome, reason
-    FROM held, clock
+    FROM held, clock WHERE outcome <> 'completed' OR attempt > 1
 )
 SELECT id, epoch FROM ended UNION ALL SELECT id, epoch FROM kept
