@@ -8,41 +8,67 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::task::{AttemptOutcome, Settlement, Task};
 use punctual_sdk::{Attempt, Handler, Outcome};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-
-/// How long an attempt that was told to stop may take to do so.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Its task was cancelled, or its lease is about to end: whatever comes of it no longer counts.
-    Void,
+    /// Its task was cancelled: whatever comes of it no longer counts.
+    Cancelled,
+    /// Its lease is about to end, or was lost: somebody else may begin any moment.
+    LeaseEnding,
     /// This node stops: the task goes back as if the attempt had not been.
     HandBack,
 }
 
-/// An attempt's two ways to be stopped; the handler sees the signal of both.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Stops {
-    void: CancellationToken,
-    hand_back: CancellationToken,
+impl Stop {
+    /// How long the attempt may take to stop by itself before it is dropped.
+    fn grace(self) -> Duration {
+        match self {
+            Self::Cancelled | Self::HandBack => GRACE,
+            // Inside the margin that `Lease::safe_for` leaves.
+            Self::LeaseEnding => Duration::from_millis(100),
+        }
+    }
+}
+
+/// How long an attempt that nobody waits to take over may take to stop by itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Tells an attempt to stop; the first reason counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Stops(watch::Sender<Option<Stop>>);
+
+impl Default for Stops {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
 }
 
 impl Stops {
-    /// Tells the attempt to stop.
-    pub(crate) fn stop(&self, why: Stop) {
-        match why {
-            Stop::Void => self.void.cancel(),
-            Stop::HandBack => self.hand_back.cancel(),
-        }
+    /// Tells the attempt to stop; `false` if it was told before.
+    pub(crate) fn stop(&self, why: Stop) -> bool {
+        self.0.send_if_modified(|told| {
+            let is_first = told.is_none();
+            told.get_or_insert(why);
+            is_first
+        })
+    }
+
+    /// Whether it was told to stop.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.borrow().is_some()
     }
 
     async fn stopped(&self) -> Stop {
-        tokio::select! {
-            () = self.void.cancelled() => Stop::Void,
-            () = self.hand_back.cancelled() => Stop::HandBack,
+        let mut told = self.0.subscribe();
+        let why = told.wait_for(Option::is_some).await.ok().and_then(|why| *why);
+        match why {
+            Some(why) => why,
+            // We hold the sender ourselves, so this is never reached.
+            None => std::future::pending().await,
         }
     }
 }
@@ -60,24 +86,23 @@ pub(crate) async fn perform(
         let error = "the stored payload is not JSON".to_owned();
         return Some(Settlement::Failed { outcome: AttemptOutcome::Failed, error });
     };
-    let work = AssertUnwindSafe(handler.handle(attempt)).catch_unwind();
+    // A handler may panic before it has made its future: that too is the attempt's panic.
+    let work = AssertUnwindSafe(async { handler.handle(attempt).await }).catch_unwind();
     tokio::pin!(work);
     let stop = tokio::select! {
         ended = timeout(limit, &mut work) => match ended {
             Ok(Ok(outcome)) => return Some(task.decide(outcome, chance())),
-            Ok(Err(panic)) => {
-                let error = format!("panicked: {}", panic_message(&*panic));
-                return Some(task.after_failure(AttemptOutcome::Panicked, error, None, chance()));
-            }
+            Ok(Err(panic)) => return Some(after_panic(task, &*panic)),
             Err(_) => None,
         },
         stop = stops.stopped() => Some(stop),
     };
     told.cancel();
-    // Ending well after having been told to stop is still an end; the store decides whether it counts.
-    let late = timeout(GRACE, work).await.ok().and_then(Result::ok);
+    let grace = stop.map_or(GRACE, Stop::grace);
+    let late = timeout(grace, work).await.ok().and_then(Result::ok);
     match (stop, late) {
-        (Some(Stop::Void), _) => None,
+        (Some(Stop::Cancelled | Stop::LeaseEnding), _) => None,
+        // It was done before we were: that counts.
         (Some(Stop::HandBack), Some(outcome @ Outcome::Completed { .. })) => Some(task.decide(outcome, chance())),
         (Some(Stop::HandBack), _) => Some(Settlement::HandedBack),
         (None, _) => {
@@ -85,6 +110,12 @@ pub(crate) async fn perform(
             Some(task.after_failure(AttemptOutcome::TimedOut, error, None, chance()))
         }
     }
+}
+
+/// What becomes of a task whose handler panicked.
+pub(crate) fn after_panic(task: &Task, panic: &(dyn std::any::Any + Send)) -> Settlement {
+    let error = format!("panicked: {}", panic_message(panic));
+    task.after_failure(AttemptOutcome::Panicked, error, None, chance())
 }
 
 fn attempt_of(task: &Task, deadline: DateTime<Utc>, cancelled: CancellationToken) -> Option<Attempt> {
@@ -179,14 +210,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_that_ends_well_on_the_signal_counts_when_handed_back_and_not_when_void() {
+    async fn an_attempt_that_ends_well_on_the_signal_counts_when_handed_back_and_not_when_cancelled() {
         let handler = does(|attempt| {
             Box::pin(async move {
                 attempt.cancelled.cancelled().await;
                 Outcome::completed()
             })
         });
-        for (why, expected) in [(Stop::HandBack, Some(Settlement::Completed { result: None })), (Stop::Void, None)] {
+        for (why, expected) in [(Stop::HandBack, Some(Settlement::Completed { result: None })), (Stop::Cancelled, None)]
+        {
             let stops = Stops::default();
             stops.stop(why);
             assert_eq!(perform(&handler, &running(60), &stops, now()).await, expected);

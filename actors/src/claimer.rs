@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
-use punctual_domain::id::NodeId;
+use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{ClaimRequest, Store, StoreError, Suspects, Want};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::time::Instant;
 
 use crate::Settings;
-use crate::dispatcher::DispatcherMessage;
+use crate::dispatcher::{DispatcherMessage, is_suspect};
 use crate::serving::{Handlers, server};
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
@@ -29,23 +30,31 @@ const TOPICS: u32 = 1_000;
 const JUST_DUE: TimeDelta = TimeDelta::seconds(1);
 /// How long to wait for a task that is due and was not claimed: another node is at it, or its turn has not come.
 const SECOND_LOOK: TimeDelta = TimeDelta::milliseconds(20);
+/// How often the store's clock and the topics' definitions are learnt anew.
+const LEARN_EVERY: TimeDelta = TimeDelta::minutes(1);
+/// By how much our clock may leave the monotonic one before the store's is asked again.
+const TOLERATED_DRIFT: TimeDelta = TimeDelta::milliseconds(100);
+/// How long asking the store for its time may take and still tell how far its clock is ahead.
+const SLOWEST_MEASURE: TimeDelta = TimeDelta::seconds(1);
 /// The first and the longest wait while the store is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum ClaimerMessage {
-    /// A Dispatcher can take so many more tasks.
-    SlotsFreed { topic: Topic, slots: u32, dispatcher: ActorRef<DispatcherMessage> },
+    /// A Dispatcher has so many free slots, after having received so many tasks in all.
+    SlotsFree { topic: Topic, slots: u32, received: u64, dispatcher: ActorRef<DispatcherMessage> },
     /// A Dispatcher wants to end, unless tasks are on their way to it.
     Retiring { topic: Topic, dispatcher: ActorRef<DispatcherMessage> },
     /// A Dispatcher has ended.
-    DispatcherEnded(Topic),
+    DispatcherEnded(ActorId),
     /// Something may be due that was not.
     Look,
     /// Definitions of topics changed.
     TopicsChanged,
-    /// Attempts that had lost one before ended: others of their kind may go.
-    SuspectEnded,
+    /// An attempt of a task that had lost one before ended: another of its kind may go.
+    SuspectEnded(TaskId),
+    /// Such an attempt runs, begun for a Claimer that is gone.
+    SuspectRunning { task_id: TaskId, dispatcher: ActorId },
     /// Claim now.
     Claim,
     /// Claim no more.
@@ -68,15 +77,16 @@ pub(crate) struct State {
     awaited: HashSet<Topic>,
     definitions: Vec<TopicDefinition>,
     definitions_known: bool,
-    /// Tasks out there that have lost an attempt before; they run one at a time.
-    suspects: u32,
+    /// Running tasks that have lost an attempt before, and where; they run one at a time.
+    suspects: HashMap<TaskId, ActorId>,
     /// Whether topics without a Dispatcher are looked for in the next pass.
     look: bool,
     /// A `Claim` to ourselves is on its way.
     claim_queued: bool,
     /// What must be added to our clock to get the store's.
     offset: TimeDelta,
-    offset_measured_at: Option<DateTime<Utc>>,
+    /// When that was measured, by our clock and by the monotonic one.
+    offset_measured_at: Option<(DateTime<Utc>, Instant)>,
     /// The due instant that last made us claim again at once.
     hurried_for: Option<DateTime<Utc>>,
     wait: Duration,
@@ -87,6 +97,8 @@ pub(crate) struct State {
 /// A Dispatcher and what it can still take.
 struct Lane {
     dispatcher: ActorRef<DispatcherMessage>,
+    /// How many tasks it was handed in all.
+    sent: u64,
     credit: u32,
 }
 
@@ -102,7 +114,7 @@ impl Actor for Claimer {
             awaited: HashSet::new(),
             definitions: Vec::new(),
             definitions_known: false,
-            suspects: 0,
+            suspects: HashMap::new(),
             look: true,
             claim_queued: false,
             offset: TimeDelta::zero(),
@@ -121,24 +133,30 @@ impl Actor for Claimer {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ClaimerMessage::SlotsFreed { topic, slots, dispatcher } => {
+            ClaimerMessage::SlotsFree { topic, slots, received, dispatcher } => {
                 state.awaited.remove(&topic);
-                let lane =
-                    state.lanes.entry(topic).or_insert_with(|| Lane { dispatcher: dispatcher.clone(), credit: 0 });
+                let fresh = || Lane { dispatcher: dispatcher.clone(), sent: 0, credit: 0 };
+                let lane = state.lanes.entry(topic).or_insert_with(fresh);
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
-                    *lane = Lane { dispatcher, credit: 0 };
+                    *lane = fresh();
                 }
-                lane.credit += slots;
-                self.queue_claim(&myself, state);
+                // What is on its way takes slots that were still free when this was said.
+                let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
+                lane.credit = slots.saturating_sub(on_their_way);
+                if lane.credit > 0 {
+                    self.queue_claim(&myself, state);
+                }
             }
             ClaimerMessage::Retiring { topic, dispatcher } => {
                 // Messages of one sender arrive in order: whatever was handed to it before is there before this.
                 state.lanes.remove(&topic);
                 let _ = dispatcher.cast(DispatcherMessage::Retire);
             }
-            ClaimerMessage::DispatcherEnded(topic) => {
-                state.awaited.remove(&topic);
-                state.lanes.retain(|_, lane| !matches!(lane.dispatcher.get_status(), ractor::ActorStatus::Stopped));
+            ClaimerMessage::DispatcherEnded(id) => {
+                state.lanes.retain(|_, lane| lane.dispatcher.get_id() != id);
+                state.suspects.retain(|_, dispatcher| *dispatcher != id);
+                // One that was asked for and ended at once is asked for again.
+                state.awaited.clear();
                 state.look = true;
                 self.queue_claim(&myself, state);
             }
@@ -151,10 +169,13 @@ impl Actor for Claimer {
                 state.look = true;
                 self.queue_claim(&myself, state);
             }
-            ClaimerMessage::SuspectEnded => {
-                state.suspects = state.suspects.saturating_sub(1);
+            ClaimerMessage::SuspectEnded(task_id) => {
+                state.suspects.remove(&task_id);
                 state.look = true;
                 self.queue_claim(&myself, state);
+            }
+            ClaimerMessage::SuspectRunning { task_id, dispatcher } => {
+                state.suspects.insert(task_id, dispatcher);
             }
             ClaimerMessage::Claim => {
                 state.claim_queued = false;
@@ -205,7 +226,7 @@ impl Claimer {
         if looked {
             self.look_for_topics(state).await.inspect_err(|_| state.look = true)?;
         }
-        let wants = self.wants(state);
+        let wants = self.wants(state).await?;
         let wanted: u32 = wants.iter().map(|want| want.slots).sum();
         let mut claimed = 0;
         if wanted > 0 {
@@ -213,38 +234,51 @@ impl Claimer {
                 node: self.node,
                 lease: self.settings.lease,
                 wants,
-                suspects: Suspects::AtMost(1u32.saturating_sub(state.suspects)),
+                suspects: Suspects::AtMost(u32::from(state.suspects.is_empty())),
             };
-            let sent_at = tokio::time::Instant::now();
+            let sent_at = Instant::now();
             let tasks = self.store.claim(&request).await?;
             claimed = tasks.len() as u32;
             self.hand_over(state, tasks, sent_at);
         }
-        // A full claim means there may be more; freed slots wake us when there is credit again.
+        // A full claim means there may be more; slots that get free wake us when there is credit again.
         if claimed > 0 && claimed == wanted && state.lanes.values().any(|lane| lane.credit > 0) {
             return Ok(Wake::AtOnce);
         }
+        self.next_wake(state).await
+    }
+
+    /// The instant at which the next task is due, or the poll's.
+    async fn next_wake(&self, state: &mut State) -> Result<Wake, StoreError> {
         let now = self.clock.now();
         let poll_at = now + self.settings.poll_interval;
-        let next_due_at = self.store.next_due_at(now + state.offset - JUST_DUE).await?;
-        let Some(due_at) = next_due_at.map(|due_at| due_at - state.offset) else { return Ok(Wake::At(poll_at)) };
+        let due_at = self.store.next_due_at(now + state.offset - JUST_DUE).await?.map(|at| at - state.offset);
+        let Some(due_at) = due_at else { return Ok(Wake::At(poll_at)) };
         if due_at > self.clock.now() {
             return Ok(Wake::At(due_at.min(poll_at)));
         }
         // It became due since the claim; one that is still there after another claim must not keep us spinning.
         if state.hurried_for.replace(due_at) != Some(due_at) {
+            state.look = true;
             return Ok(Wake::AtOnce);
         }
-        Ok(Wake::At((now + SECOND_LOOK).min(poll_at)))
+        let following = self.store.next_due_at(now + state.offset).await?.map_or(poll_at, |at| at - state.offset);
+        let second_look = if self.due_lanes(state).await?.is_empty() { poll_at } else { now + SECOND_LOOK };
+        Ok(Wake::At(following.min(second_look).min(poll_at)))
     }
 
     /// Learns the topics' definitions when they changed, and the store's clock every minute.
     async fn learn(&self, state: &mut State) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        if state.offset_measured_at.is_none_or(|at| now - at > TimeDelta::minutes(1)) {
-            let store_now = self.store.now().await?;
-            state.offset = store_now - self.clock.now();
-            state.offset_measured_at = Some(now);
+        let (now, monotonic) = (self.clock.now(), Instant::now());
+        let is_stale = state.offset_measured_at.is_none_or(|(at, monotonic_at)| {
+            let (passed, really_passed) = (now - at, monotonic - monotonic_at);
+            // A clock that was set tells another time than it should.
+            let drift = passed - TimeDelta::from_std(really_passed).unwrap_or(passed);
+            passed > LEARN_EVERY || drift.abs() > TOLERATED_DRIFT
+        });
+        if is_stale {
+            state.offset = self.measure_offset().await?;
+            state.offset_measured_at = Some((now, monotonic));
             state.definitions_known = false;
         }
         if !state.definitions_known {
@@ -260,60 +294,94 @@ impl Claimer {
         Ok(())
     }
 
+    /// How far the store's clock is ahead of ours.
+    async fn measure_offset(&self) -> Result<TimeDelta, StoreError> {
+        loop {
+            let asked_at = self.clock.now();
+            let theirs = self.store.now().await?;
+            let taken = self.clock.now() - asked_at;
+            // A clock that was set in between, or an answer that took long, tells nothing.
+            if taken < SLOWEST_MEASURE {
+                return Ok(theirs - (asked_at + taken / 2));
+            }
+        }
+    }
+
     /// Asks for Dispatchers of topics that have due tasks and none yet.
     async fn look_for_topics(&self, state: &mut State) -> Result<(), StoreError> {
-        let mut after = None;
+        for topic in self.due_topics().await? {
+            if state.lanes.contains_key(&topic) || state.awaited.contains(&topic) {
+                continue;
+            }
+            if let Some(server) = server(&self.handlers, &state.definitions, &topic) {
+                state.awaited.insert(topic.clone());
+                // A Supervisor that is gone takes us along.
+                let _ = self.supervisor.cast(SupervisorMessage::Serve { topic, server });
+            }
+        }
+        Ok(())
+    }
+
+    /// What to claim: the credit of every topic that may run. Where that is more than the cap, only topics that have
+    /// due tasks count, each with its share, so that no topic's credit hides another's tasks.
+    async fn wants(&self, state: &State) -> Result<Vec<Want>, StoreError> {
+        let may_run = |(topic, lane): &(&Topic, &Lane)| {
+            lane.credit > 0 && server(&self.handlers, &state.definitions, topic).is_some()
+        };
+        let want = |(topic, lane): (&Topic, &Lane)| Want { topic: topic.clone(), slots: lane.credit };
+        let mut wants: Vec<_> = state.lanes.iter().filter(may_run).map(want).collect();
+        let cap = self.settings.max_tasks_per_poll;
+        if wants.iter().map(|want| u64::from(want.slots)).sum::<u64>() <= u64::from(cap) {
+            return Ok(wants);
+        }
+        let due = self.due_lanes(state).await?;
+        wants.retain(|want| due.contains(&want.topic));
+        // The smallest first: what they leave of their share is for the others.
+        wants.sort_unstable_by_key(|want| want.slots);
+        wants.truncate(cap as usize);
+        let (mut left, mut sharers) = (cap, wants.len() as u32);
+        for want in &mut wants {
+            want.slots = want.slots.min((left / sharers).max(1));
+            left -= want.slots;
+            sharers -= 1;
+        }
+        Ok(wants)
+    }
+
+    /// Topics that have due tasks and a Dispatcher with credit.
+    async fn due_lanes(&self, state: &State) -> Result<HashSet<Topic>, StoreError> {
+        let due = self.due_topics().await?;
+        Ok(due.into_iter().filter(|topic| state.lanes.get(topic).is_some_and(|lane| lane.credit > 0)).collect())
+    }
+
+    async fn due_topics(&self) -> Result<Vec<Topic>, StoreError> {
+        let mut due: Vec<Topic> = Vec::new();
         loop {
-            let topics = self.store.due_topics(after.as_ref(), TOPICS).await?;
-            let is_last = topics.len() < TOPICS as usize;
-            for topic in &topics {
-                if state.lanes.contains_key(topic) || state.awaited.contains(topic) {
-                    continue;
-                }
-                if let Some(server) = server(&self.handlers, &state.definitions, topic) {
-                    state.awaited.insert(topic.clone());
-                    // A Supervisor that is gone takes us along.
-                    let _ = self.supervisor.cast(SupervisorMessage::Serve { topic: topic.clone(), server });
-                }
-            }
+            let page = self.store.due_topics(due.last(), TOPICS).await?;
+            let is_last = page.len() < TOPICS as usize;
+            due.extend(page);
             if is_last {
-                return Ok(());
+                return Ok(due);
             }
-            after = topics.into_iter().next_back();
         }
     }
 
-    /// What to claim: the credit of every topic that may run, up to the cap.
-    fn wants(&self, state: &State) -> Vec<Want> {
-        let mut left = self.settings.max_tasks_per_poll;
-        let mut wants = Vec::new();
-        for (topic, lane) in state.lanes.iter().filter(|(_, lane)| lane.credit > 0) {
-            if left == 0 {
-                break;
-            }
-            if server(&self.handlers, &state.definitions, topic).is_some() {
-                let slots = lane.credit.min(left);
-                left -= slots;
-                wants.push(Want { topic: topic.clone(), slots });
-            }
-        }
-        wants
-    }
-
-    fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: tokio::time::Instant) {
+    fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: Instant) {
         let mut by_topic: HashMap<Topic, Vec<Task>> = HashMap::new();
         for task in tasks {
-            // The claim itself counts as a possible loss; more than that one was lost before.
-            if task.lost > 1 {
-                state.suspects += 1;
-            }
             by_topic.entry(task.topic.clone()).or_default().push(task);
         }
         for (topic, tasks) in by_topic {
-            if let Some(lane) = state.lanes.get_mut(&topic) {
-                lane.credit = lane.credit.saturating_sub(tasks.len() as u32);
+            let Some(lane) = state.lanes.get_mut(&topic) else { continue };
+            lane.credit = lane.credit.saturating_sub(tasks.len() as u32);
+            lane.sent += tasks.len() as u64;
+            let suspects: Vec<_> = tasks.iter().filter(|task| is_suspect(task)).map(|task| task.id).collect();
+            if lane.dispatcher.cast(DispatcherMessage::Run { tasks, sent_at }).is_ok() {
+                let dispatcher = lane.dispatcher.get_id();
+                state.suspects.extend(suspects.into_iter().map(|task_id| (task_id, dispatcher)));
+            } else {
                 // One that is gone leaves these tasks to their leases.
-                let _ = lane.dispatcher.cast(DispatcherMessage::Run { tasks, sent_at });
+                state.lanes.remove(&topic);
             }
         }
     }

@@ -13,24 +13,24 @@ use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::lease::Lease;
-use punctual_domain::store::{Extension, Store, StoreError};
-use punctual_domain::task::Task;
+use punctual_domain::store::{Extension, Settling, Store, StoreError};
+use punctual_domain::task::{Settlement, Task};
 use punctual_domain::topic::Topic;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
 use tokio::time::Instant;
 
 use crate::Settings;
 use crate::attempt::{Stop, Stops};
 use crate::claimer::ClaimerMessage;
 use crate::serving::Server;
-use crate::settler::SettlerMessage;
+use crate::settler::{Ended, SettlerMessage};
 use crate::slot::{Assignment, Slot, SlotMessage};
 
 pub(crate) enum DispatcherMessage {
     /// Perform these claimed tasks; the claim was sent at that instant.
     Run { tasks: Vec<Task>, sent_at: Instant },
-    /// An attempt ended; its slot is free.
-    Ended { task_id: TaskId, epoch: Epoch, slot: ActorRef<SlotMessage> },
+    /// An attempt ended; its slot is free. No settlement: what became of it is not ours to say.
+    Ended { task: Box<Task>, settlement: Option<Settlement>, slot: ActorRef<SlotMessage> },
     /// A running task was cancelled.
     TaskCancelled(TaskId),
     /// Time to extend leases, refill the rate, and see whether there is anything to do.
@@ -68,10 +68,16 @@ pub(crate) struct State {
     server: Server,
     settler: ActorRef<SettlerMessage>,
     claimer: ActorRef<ClaimerMessage>,
-    running: HashMap<TaskId, InFlight>,
+    /// By task and epoch: a task whose lease was lost may come again while its old attempt is being stopped.
+    running: HashMap<(TaskId, Epoch), InFlight>,
     idle: Vec<ActorRef<SlotMessage>>,
-    /// Credit that the Claimer has and has not used.
-    credit: u32,
+    /// How many tasks the Claimer has handed over in all: with each announcement it learns which of its own are still
+    /// on their way.
+    received: u64,
+    /// The last announcement: free slots, and what had been received.
+    announced: (u32, u64),
+    /// Outcomes that found no Settler.
+    unsettled: Vec<Ended>,
     /// How many attempts may begin now under the rate.
     tokens: f64,
     refilled_at: Instant,
@@ -85,7 +91,6 @@ pub(crate) struct State {
 
 /// A running attempt.
 struct InFlight {
-    epoch: Epoch,
     stops: Stops,
     slot: ActorRef<SlotMessage>,
     /// Until when its lease may be acted on.
@@ -112,7 +117,9 @@ impl Actor for Dispatcher {
             claimer,
             running: HashMap::new(),
             idle: Vec::new(),
-            credit: 0,
+            received: 0,
+            announced: (0, 0),
+            unsettled: Vec::new(),
             refilled_at: now,
             extending: false,
             extended_at: now,
@@ -121,7 +128,7 @@ impl Actor for Dispatcher {
             draining: false,
             pulse: None,
         };
-        self.give_credit(&myself, &mut state);
+        self.announce(&myself, &mut state);
         self.arm(&myself, &mut state);
         Ok(state)
     }
@@ -134,34 +141,25 @@ impl Actor for Dispatcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DispatcherMessage::Run { tasks, sent_at } => self.run(&myself, state, tasks, sent_at).await?,
-            DispatcherMessage::Ended { task_id, epoch, slot } => self.ended(&myself, state, task_id, epoch, slot),
+            DispatcherMessage::Ended { task, settlement, slot } => self.ended(&myself, state, *task, settlement, slot),
             DispatcherMessage::TaskCancelled(id) => {
-                if let Some(in_flight) = state.running.get(&id) {
-                    in_flight.stops.stop(Stop::Void);
+                for (_, in_flight) in state.running.iter().filter(|((task_id, _), _)| *task_id == id) {
+                    in_flight.stops.stop(Stop::Cancelled);
                 }
             }
             DispatcherMessage::Pulse => self.pulse(&myself, state),
             DispatcherMessage::Extended { asked, sent_at, answers } => self.extended(state, &asked, sent_at, answers),
             DispatcherMessage::Configure(server) => {
                 state.server = server;
-                self.give_credit(&myself, state);
+                self.announce(&myself, state);
             }
-            DispatcherMessage::Rewire { settler, claimer } => {
-                if state.claimer.get_id() != claimer.get_id() {
-                    // The new Claimer knows of no credit.
-                    state.credit = 0;
-                    state.retiring = false;
-                }
-                (state.settler, state.claimer) = (settler, claimer);
-                self.give_credit(&myself, state);
-            }
+            DispatcherMessage::Rewire { settler, claimer } => self.rewire(&myself, state, settler, claimer),
             DispatcherMessage::Retire => {
-                state.credit = 0;
                 state.retiring = false;
                 if state.running.is_empty() {
                     myself.stop(None);
                 } else {
-                    self.give_credit(&myself, state);
+                    self.announce(&myself, state);
                 }
             }
             DispatcherMessage::Drain => state.draining = true,
@@ -171,7 +169,7 @@ impl Actor for Dispatcher {
                 }
             }
         }
-        if state.draining && state.running.is_empty() {
+        if state.draining && state.running.is_empty() && state.unsettled.is_empty() {
             myself.stop(None);
         }
         Ok(())
@@ -195,8 +193,12 @@ impl Actor for Dispatcher {
             tracing::error!(topic = %self.topic, %error, "slot failed");
             metrics::counter!("punctual_actor_restarts_total", "actor" => "slot").increment(1);
             state.idle.retain(|idle| idle.get_id() != slot.get_id());
-            state.running.retain(|_, in_flight| in_flight.slot.get_id() != slot.get_id());
-            self.give_credit(&myself, state);
+            let lost = state.running.extract_if(|_, in_flight| in_flight.slot.get_id() == slot.get_id());
+            for ((task_id, _), _) in lost.filter(|(_, in_flight)| in_flight.suspect) {
+                // A Claimer that is gone counts anew.
+                let _ = state.claimer.cast(ClaimerMessage::SuspectEnded(task_id));
+            }
+            self.announce(&myself, state);
         }
         Ok(())
     }
@@ -210,8 +212,15 @@ impl Dispatcher {
         tasks: Vec<Task>,
         sent_at: Instant,
     ) -> Result<(), ActorProcessingErr> {
-        state.credit = state.credit.saturating_sub(tasks.len() as u32);
+        state.received += tasks.len() as u64;
+        state.tokens -= tasks.len() as f64;
+        let safe_until = sent_at + Lease::safe_for(self.settings.lease);
         for task in tasks {
+            // Too late to begin, by our own lease or because we are stopping.
+            if state.draining || Instant::now() >= safe_until {
+                self.settle(state, &task, Settlement::HandedBack);
+                continue;
+            }
             let slot = match state.idle.pop() {
                 Some(slot) => slot,
                 None => {
@@ -220,17 +229,11 @@ impl Dispatcher {
                 }
             };
             let stops = Stops::default();
-            let in_flight = InFlight {
-                epoch: task.epoch,
-                stops: stops.clone(),
-                slot: slot.clone(),
-                safe_until: sent_at + Lease::safe_for(self.settings.lease),
-                suspect: task.lost > 1,
-            };
-            state.running.insert(task.id, in_flight);
+            let in_flight =
+                InFlight { stops: stops.clone(), slot: slot.clone(), safe_until, suspect: is_suspect(&task) };
+            state.running.insert((task.id, task.epoch), in_flight);
             let handler = state.server.handler.clone();
-            let assignment = Assignment { handler, task, stops, settler: state.settler.clone() };
-            slot.cast(SlotMessage::Begin(Box::new(assignment)))?;
+            slot.cast(SlotMessage::Begin(Box::new(Assignment { handler, task, stops })))?;
         }
         Ok(())
     }
@@ -239,16 +242,14 @@ impl Dispatcher {
         &self,
         myself: &ActorRef<DispatcherMessage>,
         state: &mut State,
-        task_id: TaskId,
-        epoch: Epoch,
+        task: Task,
+        settlement: Option<Settlement>,
         slot: ActorRef<SlotMessage>,
     ) {
-        if state.running.get(&task_id).is_some_and(|in_flight| in_flight.epoch == epoch) {
-            let ended = state.running.remove(&task_id);
-            if ended.is_some_and(|ended| ended.suspect) {
-                // A Claimer that is gone counts anew.
-                let _ = state.claimer.cast(ClaimerMessage::SuspectEnded);
-            }
+        state.running.remove(&(task.id, task.epoch));
+        match settlement {
+            Some(settlement) => self.settle(state, &task, settlement),
+            None => self.suspect_ended(state, &task),
         }
         if (state.idle.len() as u32) < state.server.concurrency {
             state.idle.push(slot);
@@ -258,43 +259,98 @@ impl Dispatcher {
         if state.running.is_empty() {
             state.idle_since = Instant::now();
         }
-        self.give_credit(myself, state);
+        self.announce(myself, state);
     }
 
-    /// Tells the Claimer of slots that are free and that it does not know of, as far as the rate allows.
-    fn give_credit(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State) {
+    /// Sends an outcome on its way to be written.
+    fn settle(&self, state: &mut State, task: &Task, settlement: Settlement) {
+        // It, or one that waited for it, becomes due at an instant the Claimer does not know yet.
+        let unblocks = task.serial_key.is_some() || !settlement.status().has_ended();
+        let settling = Settling { task_id: task.id, epoch: task.epoch, settlement };
+        let ended = Ended { settling, unblocks };
+        if let Err(failed) = state.settler.cast(SettlerMessage::Settle(Box::new(ended)))
+            && let MessagingErr::SendErr(SettlerMessage::Settle(ended)) = failed
+        {
+            // The next Settler gets it.
+            state.unsettled.push(*ended);
+        }
+        self.suspect_ended(state, task);
+    }
+
+    fn suspect_ended(&self, state: &State, task: &Task) {
+        if is_suspect(task) {
+            // A Claimer that is gone counts anew.
+            let _ = state.claimer.cast(ClaimerMessage::SuspectEnded(task.id));
+        }
+    }
+
+    /// Tells the Claimer how many slots are free, as far as the rate allows, if that changed.
+    fn announce(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State) {
         if state.draining || state.retiring {
             return;
         }
-        let taken = state.running.len() as u32 + state.credit;
-        let mut slots = state.server.concurrency.saturating_sub(taken);
-        if let Some(rate) = state.server.rate_per_second {
-            let now = Instant::now();
-            state.tokens = (state.tokens + rate * (now - state.refilled_at).as_secs_f64()).min(rate.max(1.0));
-            state.refilled_at = now;
-            slots = slots.min(state.tokens as u32);
-            state.tokens -= f64::from(slots);
+        let mut slots = state.server.concurrency.saturating_sub(state.running.len() as u32);
+        match state.server.rate_per_second {
+            Some(rate) => {
+                let now = Instant::now();
+                state.tokens = (state.tokens + rate * (now - state.refilled_at).as_secs_f64()).min(rate.max(1.0));
+                state.refilled_at = now;
+                slots = slots.min(state.tokens.max(0.0) as u32);
+            }
+            None => state.tokens = 0.0,
         }
-        if slots > 0 {
-            state.credit += slots;
-            let freed = ClaimerMessage::SlotsFreed { topic: self.topic.clone(), slots, dispatcher: myself.clone() };
-            // A Claimer that is gone is replaced, and the next one is told.
-            let _ = state.claimer.cast(freed);
+        if state.announced == (slots, state.received) {
+            return;
+        }
+        state.announced = (slots, state.received);
+        let free = ClaimerMessage::SlotsFree {
+            topic: self.topic.clone(),
+            slots,
+            received: state.received,
+            dispatcher: myself.clone(),
+        };
+        // A Claimer that is gone is replaced, and the next one is told.
+        let _ = state.claimer.cast(free);
+    }
+
+    /// Another Settler or Claimer took over: gives them what their predecessors knew.
+    fn rewire(
+        &self,
+        myself: &ActorRef<DispatcherMessage>,
+        state: &mut State,
+        settler: ActorRef<SettlerMessage>,
+        claimer: ActorRef<ClaimerMessage>,
+    ) {
+        let is_new_claimer = state.claimer.get_id() != claimer.get_id();
+        (state.settler, state.claimer) = (settler, claimer);
+        for ended in std::mem::take(&mut state.unsettled) {
+            // One that fails as well leaves these tasks to their leases.
+            let _ = state.settler.cast(SettlerMessage::Settle(Box::new(ended)));
+        }
+        if is_new_claimer {
+            for ((task_id, _), _) in state.running.iter().filter(|(_, in_flight)| in_flight.suspect) {
+                let running = ClaimerMessage::SuspectRunning { task_id: *task_id, dispatcher: myself.get_id() };
+                // One that fails as well asks again.
+                let _ = state.claimer.cast(running);
+            }
+            state.received = 0;
+            state.announced = (0, 0);
+            state.retiring = false;
+            self.announce(myself, state);
         }
     }
 
     fn pulse(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State) {
         let now = Instant::now();
-        for (task_id, in_flight) in &state.running {
-            if in_flight.safe_until <= now {
+        for ((task_id, _), in_flight) in &state.running {
+            if in_flight.safe_until <= now && in_flight.stops.stop(Stop::LeaseEnding) {
                 tracing::warn!(%task_id, "attempt stopped before its lease ends");
-                in_flight.stops.stop(Stop::Void);
             }
         }
         if !state.extending && !state.running.is_empty() && now - state.extended_at >= self.settings.heartbeat {
             self.extend(myself, state, now);
         }
-        self.give_credit(myself, state);
+        self.announce(myself, state);
         let is_idle = state.running.is_empty() && now - state.idle_since >= self.settings.idle_dispatcher;
         if is_idle && !state.retiring && !state.draining {
             state.retiring = true;
@@ -312,7 +368,8 @@ impl Dispatcher {
         let asked: Vec<_> = state
             .running
             .iter()
-            .map(|(task_id, in_flight)| Extension { task_id: *task_id, epoch: in_flight.epoch })
+            .filter(|(_, in_flight)| !in_flight.stops.is_told())
+            .map(|((task_id, epoch), _)| Extension { task_id: *task_id, epoch: *epoch })
             .collect();
         let (store, lease, myself) = (self.store.clone(), self.settings.lease, myself.clone());
         tokio::spawn(async move {
@@ -340,15 +397,12 @@ impl Dispatcher {
             }
         };
         for (extension, answer) in asked.iter().zip(answers) {
-            let Some(in_flight) = state.running.get_mut(&extension.task_id) else { continue };
-            if in_flight.epoch != extension.epoch {
-                continue;
-            }
+            let Some(in_flight) = state.running.get_mut(&(extension.task_id, extension.epoch)) else { continue };
             match answer {
                 Some(_) => in_flight.safe_until = sent_at + Lease::safe_for(self.settings.lease),
                 None => {
                     tracing::warn!(task_id = %extension.task_id, epoch = %extension.epoch, "lease lost");
-                    in_flight.stops.stop(Stop::Void);
+                    in_flight.stops.stop(Stop::LeaseEnding);
                 }
             }
         }
@@ -365,4 +419,9 @@ impl Dispatcher {
             let _ = myself.cast(DispatcherMessage::Pulse);
         }));
     }
+}
+
+/// Whether a task has lost an attempt before this one, which its claim counts as a possible loss.
+pub(crate) fn is_suspect(task: &Task) -> bool {
+    task.lost > 1
 }

@@ -23,6 +23,8 @@ const PRUNE_BATCH: u32 = 1_000;
 const PRUNE_EVERY: TimeDelta = TimeDelta::minutes(10);
 /// The shortest sleep.
 const SHORTEST_SLEEP: TimeDelta = TimeDelta::milliseconds(50);
+/// How long to wait after the store was away: the Settler's turn comes first.
+const AFTER_ERROR: Duration = Duration::from_secs(3);
 
 pub(crate) enum ReconcilerMessage {
     /// Look for what must be put right.
@@ -62,7 +64,7 @@ impl Actor for Reconciler {
             Ok(wake_at) => wake_at,
             Err(error) => {
                 tracing::warn!(%error, "nothing could be put right");
-                self.clock.now() + Duration::from_secs(1)
+                self.clock.now() + AFTER_ERROR
             }
         };
         state.alarm.set(&self.clock, wake_at, &myself, ReconcilerMessage::Reconcile);
@@ -85,15 +87,26 @@ impl Reconciler {
                 break;
             }
         }
+        if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
+            self.prune().await?;
+            state.pruned_at = Some(self.clock.now());
+        }
         let now = self.clock.now();
-        if state.pruned_at.is_none_or(|at| now - at >= PRUNE_EVERY) {
+        let latest = now + self.settings.reconcile_interval.min(self.settings.lease);
+        let Some(expiry_at) = self.store.next_expiry_at().await? else { return Ok(latest) };
+        // The store's clock says how long that is from now.
+        let left = expiry_at - self.store.now().await?;
+        Ok((now + left.max(SHORTEST_SLEEP)).min(latest))
+    }
+
+    /// Removes what is old, in small batches.
+    async fn prune(&self) -> Result<(), StoreError> {
+        loop {
             let pruned = self.store.prune(self.settings.retention, PRUNE_BATCH).await?;
             let most = [pruned.tasks, pruned.fires, pruned.messages, pruned.answers].into_iter().max().unwrap_or(0);
-            // A full batch means that there is more: go on with the next round.
-            state.pruned_at = (most < u64::from(PRUNE_BATCH)).then_some(now);
+            if most < u64::from(PRUNE_BATCH) {
+                return Ok(());
+            }
         }
-        let interval_at = now + self.settings.reconcile_interval;
-        let Some(expiry_at) = self.store.next_expiry_at().await? else { return Ok(interval_at) };
-        Ok(expiry_at.clamp(now + SHORTEST_SLEEP, interval_at.max(now + SHORTEST_SLEEP)))
     }
 }

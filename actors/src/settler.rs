@@ -2,8 +2,9 @@
 //!
 //! Owns the outcomes that are not yet written. A new outcome is written at once if nothing is being written; what
 //! arrives meanwhile goes out together in the next batch, so that batches grow with the load and nobody waits for one
-//! to fill. While the store is away it keeps what it has and tries again. It never changes an outcome: what the store
-//! refuses because the lease was lost is counted and dropped.
+//! to fill. While the store is away it keeps what it has and tries again. An outcome that cannot be written at all is found
+//! by halving the batch, and dropped: its task is left to its lease. What the store refuses because the lease was lost is
+//! counted and dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,10 @@ use crate::wake::Alarm;
 
 /// The most outcomes in one write.
 const BATCH: usize = 2_000;
-/// The first and the longest wait before a failed write is tried again.
+/// The first and the longest wait before a failed write is tried again. Shorter than the Reconciler's: when the store is
+/// back, outcomes that are known come before leases that ran out meanwhile.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) enum SettlerMessage {
     /// Write an outcome.
@@ -49,6 +51,8 @@ pub(crate) struct Settler {
 
 pub(crate) struct State {
     waiting: Vec<Ended>,
+    /// How many outcomes the next write takes.
+    batch: usize,
     writing: bool,
     wait: Duration,
     alarm: Alarm,
@@ -61,7 +65,14 @@ impl Actor for Settler {
     type Arguments = ();
 
     async fn pre_start(&self, _: ActorRef<SettlerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
-        Ok(State { waiting: Vec::new(), writing: false, wait: FIRST_WAIT, alarm: Alarm::default(), drained: None })
+        Ok(State {
+            waiting: Vec::new(),
+            batch: BATCH,
+            writing: false,
+            wait: FIRST_WAIT,
+            alarm: Alarm::default(),
+            drained: None,
+        })
     }
 
     async fn handle(
@@ -97,7 +108,7 @@ impl Settler {
             return;
         }
         state.writing = true;
-        let rest = state.waiting.split_off(state.waiting.len().min(BATCH));
+        let rest = state.waiting.split_off(state.waiting.len().min(state.batch));
         let batch = std::mem::replace(&mut state.waiting, rest);
         let (store, myself) = (self.store.clone(), myself.clone());
         tokio::spawn(async move {
@@ -118,6 +129,7 @@ impl Settler {
         match answers {
             Ok(answers) => {
                 state.wait = FIRST_WAIT;
+                state.batch = (state.batch * 2).min(BATCH);
                 if batch.iter().any(|ended| ended.unblocks) {
                     // A Supervisor that is gone takes us along.
                     let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
@@ -130,8 +142,17 @@ impl Settler {
                 }
                 self.flush(myself, state);
             }
+            Err(error @ StoreError::Broken(_)) if batch.len() == 1 => {
+                for Ended { settling, .. } in &batch {
+                    tracing::error!(task_id = %settling.task_id, %error, "outcome cannot be written, dropped");
+                }
+                self.flush(myself, state);
+            }
             Err(error) => {
                 tracing::warn!(%error, outcomes = batch.len(), "outcomes could not be written");
+                if matches!(error, StoreError::Broken(_)) {
+                    state.batch = batch.len() / 2;
+                }
                 batch.append(&mut state.waiting);
                 state.waiting = batch;
                 let again_at = self.clock.now() + TimeDelta::from_std(state.wait).unwrap_or_default();

@@ -1,20 +1,20 @@
 //! A slot: the handler actor that performs one attempt at a time for its Dispatcher.
 //!
 //! The attempt runs in a task of its own, never inside `handle`, so that the slot stays responsive and a panic hurts
-//! nobody else. Its outcome goes to the Settler; the Dispatcher learns that the slot is free.
+//! nobody else. The task ends with the slot. How it ended goes to the Dispatcher.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use punctual_domain::clock::Clock;
-use punctual_domain::id::TaskId;
-use punctual_domain::store::Settling;
 use punctual_domain::task::Task;
 use punctual_sdk::Handler;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::attempt::{Stops, perform};
+use crate::attempt::{Stops, after_panic, perform};
 use crate::dispatcher::DispatcherMessage;
-use crate::settler::{Ended, SettlerMessage};
 
 pub(crate) enum SlotMessage {
     /// Perform an attempt.
@@ -26,7 +26,6 @@ pub(crate) struct Assignment {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) task: Task,
     pub(crate) stops: Stops,
-    pub(crate) settler: ActorRef<SettlerMessage>,
 }
 
 /// Configuration of a slot.
@@ -37,35 +36,29 @@ pub(crate) struct Slot {
 
 impl Actor for Slot {
     type Msg = SlotMessage;
-    type State = ();
+    /// The attempt that runs: a slot that ends takes it along.
+    type State = Option<AbortOnDropHandle<()>>;
     type Arguments = ();
 
-    async fn pre_start(&self, _: ActorRef<SlotMessage>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
+    async fn pre_start(&self, _: ActorRef<SlotMessage>, (): ()) -> Result<Self::State, ActorProcessingErr> {
+        Ok(None)
     }
 
     async fn handle(
         &self,
         myself: ActorRef<SlotMessage>,
         SlotMessage::Begin(assignment): SlotMessage,
-        (): &mut (),
+        running: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let (clock, dispatcher) = (self.clock.clone(), self.dispatcher.clone());
-        tokio::spawn(async move {
-            let Assignment { handler, task, stops, settler } = *assignment;
-            let settlement = perform(&handler, &task, &stops, clock.now()).await;
-            let task_id: TaskId = task.id;
-            if let Some(settlement) = settlement {
-                // It, or one that waited for it, becomes due at an instant the Claimer does not know yet.
-                let unblocks = task.serial_key.is_some() || !settlement.status().has_ended();
-                let settling = Settling { task_id, epoch: task.epoch, settlement };
-                let ended = Ended { settling, unblocks };
-                // A Settler that is gone leaves the task to its lease.
-                let _ = settler.cast(SettlerMessage::Settle(Box::new(ended)));
-            }
-            // A Dispatcher that is gone has no use for the slot.
-            let _ = dispatcher.cast(DispatcherMessage::Ended { task_id, epoch: task.epoch, slot: myself });
-        });
+        *running = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let Assignment { handler, task, stops } = *assignment;
+            let performing = AssertUnwindSafe(perform(&handler, &task, &stops, clock.now())).catch_unwind();
+            // A panic that escaped the attempt came from dropping the handler's work.
+            let settlement = performing.await.unwrap_or_else(|panic| Some(after_panic(&task, &*panic)));
+            // A Dispatcher that is gone has no use for the outcome; the lease will tell.
+            let _ = dispatcher.cast(DispatcherMessage::Ended { task: Box::new(task), settlement, slot: myself });
+        })));
         Ok(())
     }
 }

@@ -293,7 +293,7 @@ fn forget_dispatcher(
     let topic = state.dispatchers.iter().find_map(|(topic, actor)| (actor.get_id() == id).then(|| topic.clone()));
     if let Some(topic) = topic {
         state.dispatchers.remove(&topic);
-        tell_claimer(state, ClaimerMessage::DispatcherEnded(topic));
+        tell_claimer(state, ClaimerMessage::DispatcherEnded(id));
         if state.phase == Phase::Draining && state.dispatchers.is_empty() {
             flush(myself, state);
         }
@@ -308,7 +308,8 @@ async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: 
     state.phase = Phase::Draining;
     state.reconciler.stop(None);
     // After its answer the Claimer hands over nothing more; one that failed does not either.
-    let _ = ractor::call_t!(state.claimer, ClaimerMessage::Drain, 5_000);
+    let patience = within.clamp(Duration::from_secs(1), Duration::from_secs(30));
+    let _ = ractor::call_t!(state.claimer, ClaimerMessage::Drain, patience.as_millis() as u64);
     tell_dispatchers(state, || DispatcherMessage::Drain);
     later(myself, within, SupervisorMessage::HandBack);
     if state.dispatchers.is_empty() {

@@ -12,7 +12,7 @@ use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::FakeClock;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
-use punctual_domain::store::{Creation, Store, TaskWithAttempts};
+use punctual_domain::store::{ClaimRequest, Creation, Store, Suspects, TaskWithAttempts, Want};
 use punctual_domain::task::{AttemptOutcome, Due, NewTask, TaskStatus};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
@@ -136,7 +136,8 @@ async fn a_failed_attempt_is_retried_by_the_policy_and_then_fails_for_good() {
     let id = world.add(NewTask { retry: RetryPolicy { attempts: 3, backoff }, ..task("bad") }).await;
     tree.hints().tasks_written();
     for attempt in 1..3 {
-        eventually(|| async { (world.task(id).await.attempts.len() == attempt).then_some(()) }).await;
+        let ended = |found: TaskWithAttempts| found.attempts.iter().filter(|attempt| attempt.outcome.is_some()).count();
+        eventually(|| async { (ended(world.task(id).await) == attempt).then_some(()) }).await;
         world.clock.advance(TimeDelta::seconds(10));
     }
     let failed = world.until(id, TaskStatus::Failed).await;
@@ -170,14 +171,14 @@ async fn no_more_attempts_run_at_a_time_than_the_topic_allows_and_all_run_once()
     let definition = TopicDefinition { concurrency: 3, ..TopicDefinition::new("few".parse().unwrap(), Route::Handler) };
     world.store.put_topic(&definition).await.unwrap();
     let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let (seen, twice) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicU32::new(0)));
     let few = {
-        let (now, most, seen) = (now.clone(), most.clone(), seen.clone());
+        let (now, most, seen, twice) = (now.clone(), most.clone(), seen.clone(), twice.clone());
         does(move |attempt| {
-            let (now, most, seen) = (now.clone(), most.clone(), seen.clone());
+            let (now, most, seen, twice) = (now.clone(), most.clone(), seen.clone(), twice.clone());
             async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                assert!(seen.lock().unwrap().insert(attempt.task_id), "attempted twice");
+                twice.fetch_add(u32::from(!seen.lock().unwrap().insert(attempt.task_id)), Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 now.fetch_sub(1, Ordering::SeqCst);
                 Outcome::completed()
@@ -193,6 +194,7 @@ async fn no_more_attempts_run_at_a_time_than_the_topic_allows_and_all_run_once()
         world.until(id, TaskStatus::Completed).await;
     }
     assert!(most.load(Ordering::SeqCst) <= 3);
+    assert_eq!(twice.load(Ordering::SeqCst), 0);
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 
@@ -290,11 +292,11 @@ async fn a_cancelled_task_stops_its_attempt() {
 async fn what_a_dead_node_held_is_run_by_another() {
     let world = World::new().await;
     let id = world.add(task("mail")).await;
-    let dead = punctual_domain::store::ClaimRequest {
+    let dead = ClaimRequest {
         node: NodeId::generate(),
         lease: Duration::from_secs(30),
-        wants: vec![punctual_domain::store::Want { topic: "mail".parse().unwrap(), slots: 1 }],
-        suspects: punctual_domain::store::Suspects::Any,
+        wants: vec![Want { topic: "mail".parse().unwrap(), slots: 1 }],
+        suspects: Suspects::Any,
     };
     assert_eq!(world.store.claim(&dead).await.unwrap().len(), 1);
     let tree = world.start(Handlers::default()).await;
@@ -351,5 +353,110 @@ async fn tasks_of_one_serial_key_run_one_at_a_time_in_order() {
         world.until(*id, TaskStatus::Completed).await;
     }
     assert_eq!(*order.lock().unwrap(), ids);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_credit_of_idle_topics_hides_nobody_elses_tasks() {
+    let world = World::new().await;
+    let settings = Settings { max_tasks_per_poll: 10, ..Settings::default() };
+    let tree = world.start_with(Handlers::default(), settings).await;
+    for round in 0..2 {
+        let tasks: Vec<_> = (0..30).map(|topic| task(&format!("topic-{topic}"))).collect();
+        let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
+        world.store.create_tasks(tasks, None).await.unwrap();
+        tree.hints().tasks_written();
+        for id in ids {
+            world.until(id, TaskStatus::Completed).await;
+        }
+        // Thirty topics with fifty free slots each, and a cap of ten.
+        assert_eq!(tree.status().await.len(), 33, "round {round}");
+    }
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_that_have_lost_an_attempt_run_one_at_a_time() {
+    let world = World::new().await;
+    let tasks: Vec<_> = (0..5).map(|_| task("suspect")).collect();
+    let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
+    world.store.create_tasks(tasks, None).await.unwrap();
+    let dead = ClaimRequest {
+        node: NodeId::generate(),
+        lease: Duration::from_secs(1),
+        wants: vec![Want { topic: "suspect".parse().unwrap(), slots: 5 }],
+        suspects: Suspects::Any,
+    };
+    assert_eq!(world.store.claim(&dead).await.unwrap().len(), 5);
+    world.clock.advance(TimeDelta::seconds(1));
+    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let counts = {
+        let (now, most) = (now.clone(), most.clone());
+        does(move |_| {
+            let (now, most) = (now.clone(), most.clone());
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                Outcome::completed()
+            }
+        })
+    };
+    let tree = world.start(Handlers::default().with("suspect", counts)).await;
+    for id in ids {
+        world.until(id, TaskStatus::Completed).await;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dispatcher_with_nothing_to_do_ends_and_its_topic_is_served_again() {
+    let world = World::new().await;
+    let settings = Settings {
+        idle_dispatcher: Duration::from_millis(1),
+        heartbeat: Duration::from_millis(40),
+        ..Settings::default()
+    };
+    let tree = world.start_with(Handlers::default(), settings).await;
+    for _ in 0..3 {
+        let id = world.add(task("seldom")).await;
+        tree.hints().tasks_written();
+        world.until(id, TaskStatus::Completed).await;
+        eventually(|| async { (tree.status().await.len() == 3).then_some(()) }).await;
+    }
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_whose_lease_was_lost_is_stopped_and_its_outcome_changes_nothing() {
+    let world = World::new().await;
+    let stopped = Arc::new(Semaphore::new(0));
+    let waits = {
+        let stopped = stopped.clone();
+        does(move |attempt| {
+            let stopped = stopped.clone();
+            async move {
+                if attempt.number == 1 {
+                    attempt.cancelled.cancelled().await;
+                    stopped.add_permits(1);
+                    return Outcome::completed_with("too late");
+                }
+                Outcome::completed_with("second")
+            }
+        })
+    };
+    let settings = Settings { heartbeat: Duration::from_millis(100), ..Settings::default() };
+    let tree = world.start_with(Handlers::default().with("waits", waits), settings).await;
+    let id = world.add(task("waits")).await;
+    tree.hints().tasks_written();
+    world.until(id, TaskStatus::Running).await;
+    // Somebody else's Reconciler frees it behind this node's back.
+    world.clock.advance(TimeDelta::seconds(30));
+    let done = world.until(id, TaskStatus::Completed).await;
+    stopped.acquire().await.unwrap().forget();
+    assert_eq!(done.task.result.unwrap().as_str(), "\"second\"");
+    let outcomes: Vec<_> = done.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
+    assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Completed]);
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }

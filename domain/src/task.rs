@@ -25,7 +25,7 @@ use crate::id::{Epoch, NodeId, ScheduleId, TaskId};
 use crate::invalid::{Invalid, check_key};
 use crate::json::Json;
 use crate::lease::Lease;
-use crate::retry::RetryPolicy;
+use crate::retry::{MAX_DELAY_MS, RetryPolicy};
 use crate::topic::Topic;
 
 /// The largest payload, in bytes of JSON.
@@ -40,6 +40,9 @@ pub const MAX_LOST: u32 = 3;
 pub const DEFAULT_TIMEOUT_SECONDS: u32 = 3600;
 /// The error of a task whose attempts were lost too often.
 pub const LOST_TOO_OFTEN: &str = "node died during attempt";
+
+/// The longest a handler can put its task off: a year.
+const MAX_WAIT: Duration = Duration::from_millis(MAX_DELAY_MS);
 
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -591,7 +594,7 @@ impl Task {
             Outcome::RetryAfter { delay, error } => {
                 self.after_failure(AttemptOutcome::Failed, error, Some(delay), chance)
             }
-            Outcome::Snoozed { delay } => Settlement::Snoozed { after: delay },
+            Outcome::Snoozed { delay } => Settlement::Snoozed { after: delay.min(MAX_WAIT) },
             Outcome::FailedForGood { error } => {
                 Settlement::Failed { outcome: AttemptOutcome::Failed, error: cut(error) }
             }
@@ -611,7 +614,7 @@ impl Task {
         let used = self.attempts_used() + 1;
         let error = cut(error);
         match self.retry.delay_after(used, chance) {
-            Some(wait) => Settlement::Retried { outcome, error, after: delay.unwrap_or(wait) },
+            Some(wait) => Settlement::Retried { outcome, error, after: delay.unwrap_or(wait).min(MAX_WAIT) },
             None => Settlement::Failed { outcome, error },
         }
     }
@@ -756,6 +759,8 @@ mod tests {
             Settlement::Failed { outcome: AttemptOutcome::Failed, error: "gone".into() }
         );
         assert_eq!(once.decide(Outcome::Snoozed { delay: wait }, 0.5), Settlement::Snoozed { after: wait });
+        let forever = once.decide(Outcome::Snoozed { delay: Duration::MAX }, 0.5);
+        assert_eq!(forever, Settlement::Snoozed { after: MAX_WAIT });
         assert_eq!(once.decide(Outcome::Cancelled, 0.5), Settlement::Cancelled);
         let large = raw(&format!("\"{}\"", "x".repeat(MAX_RESULT_BYTES)));
         let too_large = once.decide(Outcome::Completed { result: Some(large) }, 0.5);
