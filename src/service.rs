@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::http::{self, Api, BoundedListener, State};
+use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::plugins;
 use crate::pulse::Pulse;
 use crate::redis::Redis;
@@ -126,7 +126,7 @@ impl Service {
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
         let store = connect(&config, options.clock.clone()).await?;
-        if !config.listen.ip().is_loopback() && !any_keys(&*store).await? {
+        if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
         let newest = store.note_tz_version(zones.version()).await?;
@@ -170,6 +170,7 @@ impl Service {
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             redis,
             state: Arc::clone(&state),
+            reach: Reach::of(address),
             hints: tree.as_ref().map(Running::hints),
         });
         let node_id = node.id;

@@ -35,6 +35,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub(crate) use auth::Reach;
 pub(crate) use listener::BoundedListener;
 pub(crate) use state::State;
 
@@ -69,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) topics: TopicDirectory,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
+    pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
     pub(crate) hints: Option<Hints>,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Parts {
 impl Api {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            keys: auth::Keys::new(Arc::clone(&parts.store)),
+            keys: auth::Keys::new(Arc::clone(&parts.store), parts.reach),
             store: parts.store,
             zones: parts.zones,
             time: parts.time,
