@@ -12,10 +12,7 @@ use tracing::{debug, info, warn};
 
 use crate::config::Secret;
 use crate::http::State;
-use crate::store_time::StoreTime;
-
-/// Our clock may differ from the store's by this much before somebody should know.
-const TOLERATED_OFFSET: Duration = Duration::from_secs(2);
+use crate::store_time::{StoreTime, TOLERATED_OFFSET};
 
 /// How often the schema is looked at; that takes a connection of its own.
 const SCHEMA_EVERY: Duration = Duration::from_secs(60);
@@ -64,7 +61,7 @@ impl Pulse {
     async fn beat(&self) -> Result<(), StoreError> {
         self.store.heartbeat(&self.node).await?;
         let offset = self.time.measure(&*self.store).await?;
-        if offset.abs().to_std().unwrap_or_default() > TOLERATED_OFFSET {
+        if offset.abs() > TOLERATED_OFFSET {
             warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
         }
         Ok(())
