@@ -51,7 +51,7 @@ pub enum Start {
     /// At once.
     #[default]
     Working,
-    /// Not until somebody resumes it.
+    /// Not in this process: tasks are taken, and run after a restart without it.
     Paused,
 }
 
