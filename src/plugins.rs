@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use punctual_domain::topic::{TopicError, TopicPattern};
 use punctual_sdk::Plugin;
 
 const ALWAYS_ON: [&str; 1] = ["echo"];
@@ -27,9 +28,51 @@ pub(crate) fn topics(plugins: &[Box<dyn Plugin>]) -> BTreeSet<&'static str> {
     plugins.iter().flat_map(|plugin| plugin.handlers()).map(|(topic, _)| topic).collect()
 }
 
+/// A plugin that has a handler for what cannot be a topic.
+#[derive(Debug, thiserror::Error)]
+#[error("the plugin {plugin} cannot be used: {error}")]
+pub struct BadPlugin {
+    /// Its name.
+    plugin: &'static str,
+    /// Why.
+    error: TopicError,
+}
+
+/// The same, as names of definitions.
+pub(crate) fn patterns(plugins: &[Box<dyn Plugin>]) -> Result<BTreeSet<TopicPattern>, BadPlugin> {
+    let pattern_of = |plugin: &'static str, topic: &str| topic.parse().map_err(|error| BadPlugin { plugin, error });
+    plugins
+        .iter()
+        .flat_map(|plugin| plugin.handlers().into_iter().map(|(topic, _)| pattern_of(plugin.name(), topic)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Broken;
+
+    impl Plugin for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn handlers(&self) -> Vec<(&'static str, Box<dyn punctual_sdk::Handler>)> {
+            punctual_echo::Echo.handlers().into_iter().map(|(_, handler)| ("two words", handler)).collect()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_topic_is_refused_with_its_plugin() {
+        let refused = patterns(&[Box::new(punctual_echo::Echo), Box::new(Broken)]).unwrap_err().to_string();
+        assert!(refused.starts_with(r#"the plugin broken cannot be used: "two words" is not a topic"#), "{refused}");
+    }
+
+    #[test]
+    fn every_linked_plugin_can_be_used() {
+        assert_eq!(patterns(&linked()).unwrap().len(), topics(&linked()).len());
+    }
 
     #[test]
     fn echo_is_on_without_being_named() {

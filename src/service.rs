@@ -1,9 +1,10 @@
 //! The service: the one place that builds and joins the parts, and stops them in order.
 //!
-//! Starting: zone data, database (and its schema), the check that nobody but this machine is listened to without API
+//! Starting: zone data, plugins, database (and its schema), the check that nobody but this machine is listened to without API
 //! keys, the socket, the node's row, the actors. Stopping: no new connections, nothing more is claimed, requests and
 //! attempts under way finish within the drain deadline, the rest is handed back, then the node's row goes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::http::{self, Api, BoundedListener, State};
-use crate::plugins;
+use crate::http::{self, Api, BoundedListener, Reach, State};
+use crate::plugins::{self, BadPlugin};
 use crate::pulse::Pulse;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
@@ -50,7 +51,7 @@ pub enum Start {
     /// At once.
     #[default]
     Working,
-    /// Not until somebody resumes it.
+    /// Not in this process: tasks are taken, and run after a restart without it.
     Paused,
 }
 
@@ -60,6 +61,9 @@ pub enum StartError {
     /// The configured zone data cannot be used.
     #[error(transparent)]
     ZoneData(#[from] ZoneDatabaseError),
+    /// A plugin is broken.
+    #[error(transparent)]
+    Plugin(#[from] BadPlugin),
     /// The database cannot be used.
     #[error("the database {database} cannot be used: {error}")]
     Database {
@@ -125,8 +129,10 @@ impl Service {
     /// When a part is missing that the service cannot do without.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
+        let plugins = plugins::enabled(&config.plugins);
+        let handled = plugins::patterns(&plugins)?;
         let store = connect(&config, options.clock.clone()).await?;
-        if !config.listen.ip().is_loopback() && !any_keys(&*store).await? {
+        if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
         let newest = store.note_tz_version(zones.version()).await?;
@@ -140,7 +146,6 @@ impl Service {
         let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let address = socket.local_addr().map_err(listen_error)?;
 
-        let plugins = plugins::enabled(&config.plugins);
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
         time.measure(&*store).await?;
@@ -149,7 +154,7 @@ impl Service {
         let node = node(&zones, &plugins, address, time.now());
         store.heartbeat(&node).await?;
 
-        register_handlers(&*store, &plugins).await?;
+        register_handlers(&*store, handled).await?;
         let tree = match options.start {
             Start::Working => {
                 let deps = Deps {
@@ -170,6 +175,7 @@ impl Service {
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             redis,
             state: Arc::clone(&state),
+            reach: Reach::of(address),
             hints: tree.as_ref().map(Running::hints),
         });
         let node_id = node.id;
@@ -301,10 +307,9 @@ async fn connect(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Arc<d
 }
 
 /// Stores that the plugins' topics have handlers: nodes without the plugin then leave their tasks alone.
-async fn register_handlers(store: &dyn Store, plugins: &[Box<dyn Plugin>]) -> Result<(), StoreError> {
+async fn register_handlers(store: &dyn Store, handled: BTreeSet<TopicPattern>) -> Result<(), StoreError> {
     let known = store.topics().await?;
-    for topic in plugins::topics(plugins) {
-        let topic = TopicPattern::from_stored(topic);
+    for topic in handled {
         if !known.iter().any(|definition| definition.name == topic) {
             store.put_topic(&TopicDefinition::new(topic, Route::Handler)).await?;
         }

@@ -7,6 +7,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::{Store, StoreError};
 
+/// Our clock may differ from the store's by this much before somebody should know.
+pub(crate) const TOLERATED_OFFSET: TimeDelta = TimeDelta::seconds(2);
+
 /// Tells the store's time without asking it each time.
 pub(crate) struct StoreTime {
     clock: Arc<dyn Clock>,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use chrono::TimeDelta;
 use punctual_domain::time::ZoneDatabase;
 use punctual_store::{Migrate, Options, SchemaState};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use super::ConfigArgs;
 use crate::SystemClock;
 use crate::config::{Config, Secret};
 use crate::redis::Redis;
-use crate::store_time::StoreTime;
+use crate::store_time::{StoreTime, TOLERATED_OFFSET};
 
 /// Checks the database, Redis, the clock and the zone data. Changes nothing.
 #[derive(Debug, clap::Args)]
@@ -27,8 +28,6 @@ pub(super) struct DoctorArgs {
 
 /// How long each check may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Our clock may differ from the database's by this much.
-const TOLERATED_OFFSET_MS: i64 = 2_000;
 
 impl DoctorArgs {
     pub(super) async fn run(self) -> Result<ExitCode> {
@@ -130,9 +129,10 @@ async fn open_database(url: &Secret) -> Vec<Check> {
     };
     let mut checks = vec![Check::ok("durability", durable)];
     let time = StoreTime::new(std::sync::Arc::new(SystemClock::new()));
-    checks.push(match time.measure(&*store).await.map(|offset| offset.num_milliseconds()) {
-        Ok(ms) if ms.abs() <= TOLERATED_OFFSET_MS => Check::ok("clock", format!("{ms} ms from the database's")),
-        Ok(ms) => Check::failed("clock", format!("{ms} ms from the database's"), "set both machines by NTP"),
+    let found = |offset: TimeDelta| format!("{} ms from the database's", offset.num_milliseconds());
+    checks.push(match time.measure(&*store).await {
+        Ok(offset) if offset.abs() <= TOLERATED_OFFSET => Check::ok("clock", found(offset)),
+        Ok(offset) => Check::failed("clock", found(offset), "set both machines by NTP"),
         Err(error) => Check::failed("clock", error.to_string(), "look into the database's log"),
     });
     checks

@@ -25,7 +25,7 @@ pub(super) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7878; port 0 is any free one
     #[arg(long, value_name = "A")]
     listen: Option<String>,
-    /// Start without claiming or ticking until resumed
+    /// Take tasks, but run none; a restart without this flag resumes
     #[arg(long)]
     paused: bool,
 }

@@ -1,5 +1,7 @@
-//! API keys at the door: once there are any, every request needs one.
+//! API keys at the door: once there are any, every request needs one. Where others than this machine can reach the
+//! service every request always does: revoking the last key locks everybody out, and lets nobody in.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,19 +23,44 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long everybody waits for that.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Knows whether there are API keys.
+/// Who can reach the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Nobody but this machine.
+    Loopback,
+    /// Others too.
+    Network,
+}
+
+impl Reach {
+    /// Who can reach a socket that listens on `address`.
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        if address.ip().is_loopback() { Self::Loopback } else { Self::Network }
+    }
+}
+
+/// Knows whether a request needs an API key.
 pub(crate) struct Keys {
     store: Arc<dyn Store>,
+    reach: Reach,
     seen: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Keys {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, seen: Mutex::new(None) }
+    pub(crate) fn new(store: Arc<dyn Store>, reach: Reach) -> Self {
+        Self { store, reach, seen: Mutex::new(None) }
+    }
+
+    /// Whether a request needs a key: always where others can send one, else once there are keys.
+    pub(crate) async fn are_needed(&self) -> Result<bool, StoreError> {
+        match self.reach {
+            Reach::Network => Ok(true),
+            Reach::Loopback => self.exist().await,
+        }
     }
 
     /// Whether any key was made and not revoked. While the store is away, what was last seen holds.
-    pub(crate) async fn exist(&self) -> Result<bool, StoreError> {
+    async fn exist(&self) -> Result<bool, StoreError> {
         let mut seen = self.seen.lock().await;
         if let Some((at, exist)) = *seen
             && at.elapsed() < FRESH
@@ -55,7 +82,7 @@ impl Keys {
 /// Who sends a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {
-    /// Somebody on this machine, while there are no keys.
+    /// Somebody on this machine, while none is needed.
     Local,
     /// The bearer of a key.
     Key(Arc<ApiKey>),
@@ -92,16 +119,17 @@ pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, ne
     }
 }
 
-/// Whether the caller may see more than whether the service is ready; while the store is away, only without keys.
+/// Whether the caller may see more than whether the service is ready; while the store is away, only where
+/// no key is needed.
 pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up: bool) -> bool {
     match store_is_up {
         true => identify(api, &Method::GET, headers).await.is_ok(),
-        false => matches!(api.keys.exist().await, Ok(false)),
+        false => matches!(api.keys.are_needed().await, Ok(false)),
     }
 }
 
 async fn identify(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, Problem> {
-    if !api.keys.exist().await? {
+    if !api.keys.are_needed().await? {
         return Ok(Caller::Local);
     }
     let Some(bearer) = bearer(headers) else {

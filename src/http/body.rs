@@ -7,9 +7,9 @@ use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use futures::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
+use super::memory::Held;
 use super::problem::{Code, Problem};
 
 /// The largest body.
@@ -20,31 +20,12 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 const DISCARDED_BYTES: usize = 64 * 1024 * 1024;
 const DISCARDING: Duration = Duration::from_secs(5);
 /// How much memory all bodies together may take.
-const ALL_BODIES_BYTES: usize = 256 * 1024 * 1024;
-/// What the memory is counted in.
-const UNIT_BYTES: usize = 1024;
-
-/// The memory that bodies may take; a request that finds none left is turned away.
-#[derive(Clone)]
-pub(crate) struct BodyMemory(Arc<Semaphore>);
-
-impl BodyMemory {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(ALL_BODIES_BYTES / UNIT_BYTES)))
-    }
-
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let units = bytes.div_ceil(UNIT_BYTES).max(1) as u32;
-        Arc::clone(&self.0)
-            .try_acquire_many_owned(units)
-            .map_err(|_| Problem::unavailable("too many large requests at once; try again"))
-    }
-}
+pub(crate) const ALL_BODIES_BYTES: usize = 256 * 1024 * 1024;
 
 /// A body of JSON, as text; its memory is given back when it is dropped.
 pub(crate) struct JsonBody {
     pub(crate) text: String,
-    _memory: OwnedSemaphorePermit,
+    _memory: Held,
 }
 
 impl FromRequest<Arc<Api>> for JsonBody {
@@ -58,7 +39,9 @@ impl FromRequest<Arc<Api>> for JsonBody {
             discard(body.into_data_stream()).await;
             return Err(too_large());
         }
-        let memory = api.body_memory.take(expected)?;
+        let Some(memory) = api.body_memory.take(expected) else {
+            return Err(Problem::unavailable("too many large requests at once; try again"));
+        };
         let bytes = tokio::time::timeout(ARRIVAL, read(body, expected))
             .await
             .map_err(|_| Problem::new(Code::RequestTimeout, "the body did not arrive within 30 seconds"))??;

@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A caller's name for a field, short enough to be said back.
-fn shortened(name: &str) -> String {
+pub(crate) fn shortened(name: &str) -> String {
     let mut short: String = name.chars().take(60).collect();
     if short.len() < name.len() {
         short.push('…');

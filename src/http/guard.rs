@@ -48,7 +48,7 @@ pub(crate) async fn room(State(api): State<Arc<Api>>, request: Request, next: Ne
     }
 }
 
-/// Refuses what a web page of another origin could send, and without API keys what names another host.
+/// Refuses what a web page of another origin could send, and where no API key is needed what names another host.
 pub(crate) async fn origin(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     match check_origin(&api, request.method(), request.uri(), request.headers()).await {
         Ok(()) => next.run(request).await,
@@ -58,7 +58,7 @@ pub(crate) async fn origin(State(api): State<Arc<Api>>, request: Request, next: 
 
 async fn check_origin(api: &Api, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host = host(uri, headers);
-    if !host.as_ref().is_some_and(is_loopback) && !api.keys.exist().await? {
+    if !host.as_ref().is_some_and(is_loopback) && !api.keys.are_needed().await? {
         let detail = "without API keys the header Host must name this machine: localhost, 127.0.0.1 or [::1]";
         return Err(Problem::new(Code::Forbidden, detail));
     }

@@ -20,7 +20,7 @@ pub(crate) async fn live() -> Response {
     Json(json!({"status": "alive"})).into_response()
 }
 
-/// `GET /readyz`: 200 if work can be done here, 503 if not. Where there are API keys, details need one.
+/// `GET /readyz`: 200 if work can be done here, 503 if not. Where an API key is needed, details need one.
 pub(crate) async fn ready(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
     let (database, redis) = tokio::join!(database_is_up(&api), redis_is_up(&api));
     let schema = api.state.schema();

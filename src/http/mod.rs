@@ -12,10 +12,12 @@ mod guard;
 mod health;
 mod instant;
 mod listener;
+mod memory;
 mod new_task;
 mod problem;
 mod query;
 mod state;
+mod task_page;
 mod task_view;
 mod tasks;
 
@@ -35,13 +37,14 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
+pub(crate) use auth::Reach;
 pub(crate) use listener::BoundedListener;
 pub(crate) use state::State;
 
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
-use body::BodyMemory;
+use memory::Memory;
 use problem::{Code, Problem};
 
 /// How many requests are worked on at once; further ones are told to come back.
@@ -58,7 +61,8 @@ pub(crate) struct Api {
     state: Arc<State>,
     hints: Option<Hints>,
     places: Semaphore,
-    body_memory: BodyMemory,
+    body_memory: Memory,
+    page_memory: Memory,
 }
 
 /// What an [`Api`] is made of.
@@ -69,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) topics: TopicDirectory,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
+    pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
     pub(crate) hints: Option<Hints>,
 }
@@ -76,7 +81,7 @@ pub(crate) struct Parts {
 impl Api {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
-            keys: auth::Keys::new(Arc::clone(&parts.store)),
+            keys: auth::Keys::new(Arc::clone(&parts.store), parts.reach),
             store: parts.store,
             zones: parts.zones,
             time: parts.time,
@@ -85,7 +90,8 @@ impl Api {
             hints: parts.hints,
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
-            body_memory: BodyMemory::new(),
+            body_memory: Memory::new(body::ALL_BODIES_BYTES),
+            page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
         }
     }
 }
@@ -113,11 +119,13 @@ pub(crate) fn router(api: Api) -> Router {
 
 /// An answer in JSON.
 fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
-    let body = serde_json::to_vec(body).map_err(|error| {
-        tracing::error!(%error, "answer not written");
-        Problem::new(Code::Internal, "what is stored cannot be shown; the log says more")
-    })?;
+    let body = serde_json::to_vec(body).map_err(cannot_be_shown)?;
     Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+fn cannot_be_shown(error: serde_json::Error) -> Problem {
+    tracing::error!(%error, "answer not written");
+    Problem::new(Code::Internal, "what is stored cannot be shown; the log says more")
 }
 
 async fn no_such_route(request: Request) -> Problem {

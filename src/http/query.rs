@@ -7,6 +7,7 @@ use punctual_domain::store::{Page, Span, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use uuid::Uuid;
 
+use super::fields::shortened;
 use super::problem::{Code, Problem, Refusals};
 use super::{cursor, instant};
 
@@ -109,10 +110,6 @@ impl From<IdOfCursor> for punctual_domain::id::TaskId {
     fn from(id: IdOfCursor) -> Self {
         Self(id.0)
     }
-}
-
-fn shortened(name: &str) -> String {
-    name.chars().take(60).collect()
 }
 
 #[cfg(test)]

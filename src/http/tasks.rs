@@ -7,8 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Answer, Created, Creation, Page, Remember, TaskFilter, TaskWithAttempts};
-use punctual_domain::task::Task;
+use punctual_domain::store::{Answer, Created, Creation, Remember, TaskWithAttempts};
 use serde::{Deserialize, Serialize};
 
 use super::auth::Caller;
@@ -17,18 +16,14 @@ use super::fields::Fields;
 use super::new_task::Reading;
 use super::problem::{Code, Problem, Refusals};
 use super::query::Parameters;
+use super::task_page::TaskPage;
 use super::task_view::TaskView;
-use super::{Api, cursor, fingerprint, json};
+use super::{Api, cannot_be_shown, cursor, fingerprint, json};
 
 pub(crate) const PATH: &str = "/api/v1/tasks";
 
 /// What an `Idempotency-Key` was used for.
 const CREATE: &str = "POST /api/v1/tasks";
-
-/// How many tasks are read from the store at once; payloads may be large.
-const CHUNK: u32 = 50;
-/// Where a page ends early: the rest is behind its cursor.
-const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// `POST /api/v1/tasks`.
 pub(crate) async fn create(
@@ -90,7 +85,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let mut parameters = Parameters::of(&uri)?;
     let (filter, page) = (parameters.task_filter(), parameters.page());
     parameters.finish()?;
-    let (tasks, next) = read_page(&api, &filter, page).await?;
+    let page = TaskPage::read(&*api.store, &api.page_memory, &filter, page).await?;
 
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -98,39 +93,11 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
         items: Vec<TaskView<'a>>,
         next_cursor: Option<String>,
     }
-    let items = tasks.iter().map(TaskView::new).collect();
-    json(StatusCode::OK, &List { items, next_cursor: next.map(|id| cursor::after(id.0)) })
-}
-
-/// Reads a page in chunks: its tasks, and the last of them if more follow.
-async fn read_page(
-    api: &Api,
-    filter: &TaskFilter,
-    mut page: Page<TaskId>,
-) -> Result<(Vec<Task>, Option<TaskId>), Problem> {
-    let wanted = page.limit as usize;
-    let (mut tasks, mut bytes) = (Vec::new(), 0);
-    loop {
-        let missing = (wanted - tasks.len()) as u32;
-        // One more than is wanted tells whether more follow.
-        page.limit = CHUNK.min(missing) + 1;
-        let chunk = api.store.tasks(filter, page).await?;
-        let taken = (page.limit - 1) as usize;
-        let more_follow = chunk.len() > taken;
-        bytes += chunk.iter().take(taken).map(size).sum::<usize>();
-        tasks.extend(chunk.into_iter().take(taken));
-        page.after = tasks.last().map(|task: &Task| task.id);
-        if !more_follow {
-            return Ok((tasks, None));
-        }
-        if tasks.len() == wanted || bytes > PAGE_BYTES {
-            return Ok((tasks, page.after));
-        }
-    }
-}
-
-fn size(task: &Task) -> usize {
-    task.payload.as_str().len() + task.result.as_ref().map_or(0, |result| result.as_str().len())
+    let items = page.tasks.iter().map(TaskView::new).collect();
+    let mut text = Vec::with_capacity(page.bytes);
+    serde_json::to_writer(&mut text, &List { items, next_cursor: page.next.map(|id| cursor::after(id.0)) })
+        .map_err(cannot_be_shown)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], page.memory.with(text)).into_response())
 }
 
 fn idempotency_key(headers: &HeaderMap, refusals: &mut Refusals) -> Option<String> {

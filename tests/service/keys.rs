@@ -10,7 +10,12 @@ use sha2::{Digest, Sha256};
 use crate::on_each_database;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(every_request_needs_a_key_with_the_right_role, any_address_can_be_listened_on);
+on_each_database!(
+    every_request_needs_a_key_with_the_right_role,
+    any_address_can_be_listened_on,
+    without_its_last_key_an_open_address_lets_nobody_in,
+    without_its_last_key_this_machine_is_let_in_again,
+);
 
 async fn add_key(database: &Database, secret: &str, role: Role, topics: &[&str]) {
     let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
@@ -55,5 +60,32 @@ async fn any_address_can_be_listened_on(database: Database) {
     let server = Server::start_with(&database, |command| command.env("PUNCTUAL_LISTEN", "0.0.0.0:0"));
     let request = server.request(Method::GET, "/api/v1/tasks").header("host", "punctual.example");
     assert_eq!(Answer::to(request.bearer_auth("pk_reader")).await.status, 200);
+    server.stop();
+}
+
+const REVOKE_ALL: &str = "UPDATE punctual_api_keys SET revoked_at = created_at";
+
+async fn without_its_last_key_an_open_address_lets_nobody_in(database: Database) {
+    add_key(&database, "pk_admin", Role::Admin, &[]).await;
+    let server = Server::start_with(&database, |command| command.env("PUNCTUAL_LISTEN", "0.0.0.0:0"));
+    database.execute(REVOKE_ALL).await;
+    for host in ["localhost", "127.0.0.1", "punctual.example"] {
+        let request = |method, path| server.request(method, path).header("host", host);
+        let post = request(Method::POST, "/api/v1/tasks").header("content-type", "application/json");
+        let list = || request(Method::GET, "/api/v1/tasks");
+        for refused in [list(), list().bearer_auth("pk_admin"), post.body(r#"{"topic":"echo"}"#)] {
+            Answer::to(refused).await.problem(401, "UNAUTHENTICATED");
+        }
+        let ready = Answer::to(request(Method::GET, "/readyz")).await;
+        assert_eq!((ready.status.as_u16(), ready.json()), (200, json!({"status": "ready"})), "{host}");
+    }
+    server.stop();
+}
+
+async fn without_its_last_key_this_machine_is_let_in_again(database: Database) {
+    add_key(&database, "pk_admin", Role::Admin, &[]).await;
+    let server = Server::start(&database);
+    database.execute(REVOKE_ALL).await;
+    assert_eq!(server.get("/api/v1/tasks").await.status, 200);
     server.stop();
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, SqliteConnection};
 use tempfile::TempDir;
 
 /// A fresh database, gone when it is dropped; and a folder to work in.
@@ -33,6 +33,18 @@ impl Database {
         execute(&options, format!("CREATE DATABASE {name}")).await;
         let url = options.clone().database(&name).to_url_lossy().to_string();
         Some(Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) })
+    }
+
+    /// Runs a statement behind the service's back.
+    pub async fn execute(&self, statement: &'static str) {
+        match &self.postgres {
+            Some((server, name)) => execute(&server.clone().database(name), statement.to_owned()).await,
+            None => {
+                let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+                connection.execute(statement).await.unwrap();
+                connection.close().await.unwrap();
+            }
+        }
     }
 
     /// The server's host and port, and the URL as it is through another port of this machine.

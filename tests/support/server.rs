@@ -1,11 +1,13 @@
 //! `punctual serve`, and what it answers.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 
+use super::process::PATIENCE;
 use super::{Database, Process, punctual};
 
 /// A running service.
@@ -57,6 +59,21 @@ impl Server {
         let answer = self.post("/api/v1/tasks", body).await;
         assert_eq!(answer.status, 201, "{answer:?}");
         answer.json()
+    }
+
+    /// Waits until a task has ended, and answers it with its attempts.
+    pub async fn ended_task(&self, id: &str) -> Value {
+        let asked_at = Instant::now();
+        loop {
+            let answer = self.get(&format!("/api/v1/tasks/{id}")).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let task = answer.json();
+            if !matches!(task["status"].as_str(), Some("pending" | "running")) {
+                return task;
+            }
+            assert!(asked_at.elapsed() < PATIENCE, "it does not end: {task}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Asks the service to end, and waits for that.

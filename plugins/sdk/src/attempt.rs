@@ -31,11 +31,35 @@ pub struct Attempt {
     pub scheduled_at: Option<DateTime<Utc>>,
     /// When the attempt will be stopped as timed out.
     pub deadline: DateTime<Utc>,
-    /// Cancelled when the attempt should stop: its task was cancelled, timed out, or lost its lease.
+    /// Cancelled when the attempt should stop: its task was cancelled, timed out, or lost its lease, or its node is
+    /// stopping.
     pub cancelled: CancellationToken,
 }
 
 impl Attempt {
+    /// An attempt for the test of a handler: a task's first, with this JSON as its payload, and no hurry.
+    ///
+    /// All fields are public: set those that matter to the test.
+    ///
+    /// # Panics
+    /// When `payload` is not JSON.
+    pub fn sample(topic: &str, payload: &str) -> Self {
+        Self {
+            task_id: Uuid::new_v4(),
+            topic: topic.to_owned(),
+            payload: RawValue::from_string(payload.to_owned()).expect("the payload is JSON"),
+            metadata: BTreeMap::new(),
+            timezone: "UTC".to_owned(),
+            number: 1,
+            epoch: 1,
+            run_at: DateTime::UNIX_EPOCH,
+            schedule_id: None,
+            scheduled_at: None,
+            deadline: DateTime::<Utc>::MAX_UTC,
+            cancelled: CancellationToken::new(),
+        }
+    }
+
     /// Reads the payload as a `T`.
     ///
     /// # Errors
