@@ -11,6 +11,7 @@ use punctual_domain::task::{LOST_TOO_OFTEN, Task};
 use punctual_domain::topic::Topic;
 
 use super::{PostgresStore, broken, micros, rows, settle, violates};
+use crate::instant::bounded;
 
 /// How often a claim is tried that loses the race for a serial key.
 const SERIAL_RACES: usize = 5;
@@ -66,7 +67,7 @@ impl Claims for PostgresStore {
     async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
             sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
-                .bind(after)
+                .bind(bounded(after))
                 .fetch_one(connection)
                 .await
                 .map_err(broken)

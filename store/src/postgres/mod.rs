@@ -213,7 +213,9 @@ fn violates(error: &sqlx::Error, constraint: &str) -> bool {
         if database.code().as_deref() == Some("23505") && database.constraint() == Some(constraint))
 }
 
-/// A duration as statements take it.
+/// A duration as statements take it. PostgreSQL refuses an interval or an instant that it cannot hold, so what is longer
+/// than all the years we store is cut; the statements stop at the end of the year 9999 themselves.
 fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    const MOST: i64 = 10_000 * 366 * 24 * 60 * 60 * 1_000_000;
+    i64::try_from(duration.as_micros()).unwrap_or(MOST).min(MOST)
 }

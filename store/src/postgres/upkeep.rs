@@ -14,6 +14,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::{PostgresStore, broken, rows};
+use crate::instant;
 use crate::text::Retention;
 
 /// How long answers are kept under their Idempotency-Key.
@@ -29,7 +30,7 @@ impl Upkeep for PostgresStore {
         let definitions = self.topics().await?;
         let tasks = self.prune_tasks(keep, &definitions, now, limit).await?;
         lend!(self, |connection| {
-            let before = now - keep;
+            let before = instant::before(now, keep);
             Ok(Pruned {
                 tasks,
                 fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?,
@@ -41,8 +42,14 @@ impl Upkeep for PostgresStore {
                     limit,
                 )
                 .await?,
-                answers: delete_old(connection, "punctual_answers", "created_at <= $1", now - KEEP_ANSWERS, limit)
-                    .await?,
+                answers: delete_old(
+                    connection,
+                    "punctual_answers",
+                    "created_at <= $1",
+                    instant::before(now, KEEP_ANSWERS),
+                    limit,
+                )
+                .await?,
             })
         })
     }
@@ -50,7 +57,7 @@ impl Upkeep for PostgresStore {
     async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
         lend!(self, |connection| {
             let found = sqlx::query(include_str!("sql/events.sql"))
-                .bind(since)
+                .bind(instant::bounded(since))
                 .bind(i64::from(limit))
                 .fetch_all(&mut *connection)
                 .await
@@ -140,9 +147,9 @@ impl PostgresStore {
             let mut pruned = 0;
             let listed: Vec<_> = retention.special.iter().flat_map(|(_, topics)| topics.clone()).collect();
             for (keep, topics) in &retention.special {
-                pruned += prune_tasks(connection, now - *keep, topics, true, limit).await?;
+                pruned += prune_tasks(connection, instant::before(now, *keep), topics, true, limit).await?;
             }
-            pruned += prune_tasks(connection, now - keep, &listed, false, limit).await?;
+            pruned += prune_tasks(connection, instant::before(now, keep), &listed, false, limit).await?;
             Ok(pruned)
         })
     }

@@ -18,6 +18,7 @@ mod dedupe;
 mod events;
 mod fires;
 mod idempotency;
+mod instants;
 mod leases;
 mod lists;
 mod migrations;
@@ -77,6 +78,12 @@ behaviours! {
         a_task_written_in_a_callers_transaction_never_was_if_it_rolls_back
         what_was_written_is_there_after_a_restart
         a_whole_life_on_the_databases_own_clock;
+    instants:
+        a_wait_without_end_lasts_until_the_year_9999
+        a_message_without_end_waits_until_the_year_9999
+        what_is_kept_without_end_is_never_pruned
+        instants_outside_the_years_1_to_9999_become_the_nearest_inside
+        spans_may_reach_beyond_every_year;
     dedupe:
         a_second_task_of_a_live_key_is_the_first
         a_dedupe_key_belongs_to_its_topic

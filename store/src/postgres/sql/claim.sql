@@ -56,7 +56,9 @@ WITH clock AS (
 )
 UPDATE punctual_tasks AS t
 SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = $4,
-    lease_expires_at = clock.now + $5::bigint * interval '1 microsecond', started_at = clock.now
+    lease_expires_at =
+        least(clock.now + $5::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00'),
+    started_at = clock.now
 FROM clock
 WHERE t.ctid = ANY (ARRAY(SELECT p.line FROM picked AS p JOIN wanted AS w ON w.topic = p.topic WHERE p.place <= w.slots))
 RETURNING
