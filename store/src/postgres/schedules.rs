@@ -190,10 +190,12 @@ impl Schedules for PostgresStore {
 
     async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query_scalar("SELECT min(next_fire_at) FROM punctual_schedules WHERE next_fire_at IS NOT NULL")
-                .fetch_one(connection)
-                .await
-                .map_err(broken)
+            sqlx::query_scalar(
+                "SELECT min(next_fire_at) FROM punctual_schedules WHERE next_fire_at IS NOT NULL AND enabled",
+            )
+            .fetch_one(connection)
+            .await
+            .map_err(broken)
         })
     }
 

@@ -107,7 +107,7 @@ impl Upkeep for PostgresStore {
                         (SELECT count(*) FROM punctual_schedules WHERE enabled),
                         (SELECT greatest(0, extract(epoch FROM
                             coalesce($1, statement_timestamp()) - min(next_fire_at)))::double precision
-                         FROM punctual_schedules WHERE next_fire_at IS NOT NULL)",
+                         FROM punctual_schedules WHERE next_fire_at IS NOT NULL AND enabled)",
             )
             .bind(now)
             .fetch_one(&mut *connection)

@@ -137,6 +137,7 @@ behaviours! {
         suspects_are_claimed_as_any_other_where_they_may
         suspects_are_limited_and_the_others_take_their_slots
         suspects_are_limited_over_all_topics
+        a_suspect_does_not_overtake_a_task_of_higher_priority
         due_topics_are_named_in_order_and_in_pages
         the_next_due_instant_is_the_earliest_of_a_pending_task_after_the_one_given;
     serial:
@@ -168,6 +169,7 @@ behaviours! {
         a_task_that_does_not_run_is_not_settled
         a_settling_that_comes_again_was_before_and_changes_nothing
         a_settling_that_comes_again_was_before_also_once_the_next_attempt_runs
+        a_settling_that_comes_again_was_before_also_once_the_waiting_task_was_cancelled
         another_outcome_by_a_settled_epoch_changes_nothing
         the_first_of_two_settlings_in_one_batch_counts
         a_cancelled_task_is_not_settled
@@ -250,6 +252,7 @@ behaviours! {
         schedules_are_filtered_and_newest_first
         pages_of_schedules_miss_and_repeat_none
         an_edit_is_written_and_grows_the_version
+        the_stores_clock_says_when_a_schedule_was_edited
         a_stale_edit_is_refused_with_the_present_version
         an_edit_cannot_take_the_name_of_another
         an_unknown_schedule_is_not_edited
@@ -269,6 +272,7 @@ behaviours! {
         a_schedule_without_a_decision_stays_as_it_is
         the_longest_due_schedules_go_first
         a_paused_or_finished_schedule_does_not_fire
+        a_disabled_schedule_is_never_due_whatever_its_next_instant
         the_last_fire_leaves_no_next_instant
         skipped_instants_are_one_fire_with_its_reason
         every_reason_comes_back
@@ -351,6 +355,7 @@ behaviours! {
         a_topic_may_keep_its_tasks_for_less_or_more
         the_longest_match_says_how_long_tasks_are_kept
         fires_are_pruned_and_their_schedule_stays
+        a_fire_stays_as_long_as_its_task_lives
         sent_messages_are_pruned_and_the_others_stay
         answers_are_pruned_after_24_hours_whatever_else_is_kept
         the_gauges_of_an_empty_store_show_nothing
