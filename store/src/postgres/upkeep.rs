@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Cluster, Counts, Depth, Pruned, StoreError, Topics, Upkeep};
+use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, Pruned, StoreError, Topics, Upkeep};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
 use sqlx::postgres::PgConnection;
@@ -54,11 +54,14 @@ impl Upkeep for PostgresStore {
         })
     }
 
-    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
+    async fn events(&self, after: &EventCursor, limit: u32) -> Result<Vec<Event>, StoreError> {
         lend!(self, |connection| {
             let found = sqlx::query(include_str!("sql/events.sql"))
-                .bind(instant::bounded(since))
+                .bind(instant::bounded(after.at))
                 .bind(i64::from(limit))
+                .bind(after.task_id.0)
+                .bind(after.is_end)
+                .bind(i32::try_from(after.attempt).unwrap_or(i32::MAX))
                 .fetch_all(&mut *connection)
                 .await
                 .map_err(broken)?;
@@ -66,8 +69,7 @@ impl Upkeep for PostgresStore {
                 .iter()
                 .map(|row| {
                     let mut columns = rows::Columns::of(row);
-                    let ended = columns.take::<&str>()? == "ended";
-                    Ok((ended, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
+                    Ok((columns.take::<bool>()?, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
                 })
                 .collect::<Result<Vec<_>, StoreError>>()?;
             let tasks = find_all(connection, happened.iter().map(|(_, _, _, id)| id.0).collect()).await?;

@@ -371,7 +371,9 @@ behaviours! {
         a_task_lost_too_often_is_told_as_failed
         a_task_cancelled_before_it_ran_only_ends
         events_of_many_tasks_come_oldest_first
-        a_reader_that_resumes_skips_nothing;
+        a_reader_that_resumes_skips_nothing
+        pages_over_a_settled_batch_tell_each_event_once
+        events_of_one_task_at_one_instant_come_in_order;
     migrations:
         connecting_makes_the_schema
         an_empty_database_is_refused_where_nothing_may_change

@@ -7,7 +7,7 @@ use punctual_domain::fire::FireKind;
 use punctual_domain::id::{FireId, MessageId, ScheduleId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::{NewMessage, Sending};
-use punctual_domain::store::{Answer, Counts, Depth, FireFilter, Page, Pruned, Remember, TaskFilter};
+use punctual_domain::store::{Answer, Counts, Depth, EventCursor, FireFilter, Page, Pruned, Remember, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::topic::{Route, TopicDefinition};
 
@@ -247,7 +247,7 @@ pub(crate) async fn upkeep_on_the_databases_own_clock(world: World) {
     world.add(task("mail")).await;
     assert_eq!(world.prune(DAY, 10).await, Ok(Pruned::default()));
     assert_eq!(world.counts().await.unwrap().due.len(), 1);
-    let events = world.events(before - TimeDelta::seconds(1), 10).await.unwrap();
+    let events = world.events(&EventCursor::since(before - TimeDelta::seconds(1)), 10).await.unwrap();
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| event.task == ended));
 }
