@@ -183,8 +183,11 @@ async fn delete_old(
     before: DateTime<Utc>,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let statement =
-        format!("DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT $2))");
+    // The condition stands twice: a row that somebody changes in between is looked at again, in its new form.
+    let statement = format!(
+        "DELETE FROM {table}
+         WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT $2)) AND {condition}"
+    );
     let deleted = sqlx::query(sqlx::AssertSqlSafe(statement))
         .bind(before)
         .bind(i64::from(limit))

@@ -115,3 +115,61 @@ fn a_store_recovers_when_the_server_ends_its_connections() {
         std::panic::resume_unwind(panic);
     }
 }
+
+#[test]
+fn an_answer_that_is_refreshed_while_the_old_one_is_pruned_stays() {
+    on_postgres(async |world: World| {
+        world
+            .database
+            .execute(
+                "INSERT INTO punctual_answers (owner, key, fingerprint, status, body, created_at)
+                 VALUES ('me', 'key', 'f', 201, 'old', '2026-01-01T00:00:00Z')",
+            )
+            .await;
+        let mut refreshing = Blocker::begin(&world.database).await;
+        refreshing.execute("UPDATE punctual_answers SET body = 'new', created_at = '2026-03-02T12:00:00Z'").await;
+        let pruning = world.prune(Duration::from_secs(60), 10);
+        let (pruned, ()) = futures::join!(pruning, async {
+            refreshing.until_it_blocks(1).await;
+            refreshing.commit().await;
+        });
+        assert_eq!(pruned.unwrap().answers, 0);
+        assert_eq!(world.database.count("punctual_answers").await, 1);
+    });
+}
+
+/// A transaction that others have to wait for.
+struct Blocker {
+    connection: PgConnection,
+    pid: i32,
+    observer: PgConnection,
+}
+
+impl Blocker {
+    async fn begin(database: &Database) -> Self {
+        let mut connection = PgConnection::connect(&database.url()).await.unwrap();
+        let observer = PgConnection::connect(&database.url()).await.unwrap();
+        let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await.unwrap();
+        sqlx::raw_sql("BEGIN").execute(&mut connection).await.unwrap();
+        Self { connection, pid, observer }
+    }
+
+    async fn execute(&mut self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&mut self.connection).await.unwrap();
+    }
+
+    async fn commit(mut self) {
+        self.execute("COMMIT").await;
+    }
+
+    /// Returns once so many others wait for this transaction.
+    async fn until_it_blocks(&mut self, others: i64) {
+        let waiting = async {
+            let count = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+            while sqlx::query_scalar::<_, i64>(count).bind(self.pid).fetch_one(&mut self.observer).await.unwrap()
+                != others
+            {}
+        };
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("so many others wait in time");
+    }
+}
