@@ -138,6 +138,34 @@ fn an_answer_that_is_refreshed_while_the_old_one_is_pruned_stays() {
     });
 }
 
+#[test]
+fn a_statement_that_was_given_up_does_not_go_on_in_the_server() {
+    on_postgres(async |world: World| {
+        let impatient = Options { deadline: Duration::from_secs(3), ..options(None) };
+        let store = connect(&world.database.url(), impatient).await.unwrap();
+        let mut blocker = Blocker::begin(&world.database).await;
+        blocker.execute("LOCK TABLE punctual_tasks").await;
+        let late = futures::join!(store.create_tasks(vec![task("mail").build()], None), blocker.until_it_blocks(1)).0;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        blocker.until_it_blocks(0).await;
+        blocker.commit().await;
+        assert_eq!(world.database.count("punctual_tasks").await, 0);
+    });
+}
+
+#[test]
+fn a_session_whose_commits_do_not_wait_for_the_disk_is_refused() {
+    on_postgres(async |world: World| {
+        let url = format!("{}%20-csynchronous_commit%3Doff", world.database.url());
+        let refused = connect(&url, options(None)).await.err().expect("a refusal").to_string();
+        assert!(refused.contains("synchronous_commit=off"), "{refused}");
+        for waits in ["on", "local", "remote_write"] {
+            let url = format!("{}%20-csynchronous_commit%3D{waits}", world.database.url());
+            connect(&url, options(None)).await.unwrap();
+        }
+    });
+}
+
 /// A transaction that others have to wait for.
 struct Blocker {
     connection: PgConnection,
