@@ -27,24 +27,30 @@ impl Claims for PostgresStore {
         };
         lend!(self, |connection| {
             for _ in 0..SERIAL_RACES {
-                let claimed = sqlx::query(include_str!("sql/claim.sql"))
-                    .bind(self.now())
-                    .bind(&topics)
-                    .bind(&slots)
-                    .bind(request.node.0)
-                    .bind(micros(request.lease))
-                    .bind(suspects)
-                    .fetch_all(&mut *connection)
-                    .await;
-                match claimed {
-                    Ok(claimed) => {
-                        let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
-                        tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
-                        return Ok(tasks);
+                for without_serial in [false, true] {
+                    let claimed = sqlx::query(include_str!("sql/claim.sql"))
+                        .bind(self.now())
+                        .bind(&topics)
+                        .bind(&slots)
+                        .bind(request.node.0)
+                        .bind(micros(request.lease))
+                        .bind(suspects)
+                        .bind(without_serial)
+                        .fetch_all(&mut *connection)
+                        .await;
+                    match claimed {
+                        // All others are taken, or there are none: once more for the serial keys.
+                        Ok(claimed) if claimed.is_empty() && without_serial => {}
+                        Ok(claimed) => {
+                            let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
+                            tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
+                            return Ok(tasks);
+                        }
+                        // Another claimer began a task of the same serial key between our look and our write, and
+                        // nothing was claimed. Whoever has no serial key must not wait for that race.
+                        Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
+                        Err(error) => return Err(broken(error)),
                     }
-                    // Another claimer began a task of the same serial key between our look and our write.
-                    Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
-                    Err(error) => return Err(broken(error)),
                 }
             }
             Ok(Vec::new())
