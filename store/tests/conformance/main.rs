@@ -307,6 +307,8 @@ behaviours! {
         every_field_of_a_topic_comes_back
         every_route_comes_back
         a_topic_is_replaced_whole
+        a_topic_is_added_only_where_there_is_none
+        of_eight_nodes_that_add_a_topic_one_does
         topics_are_listed_by_name
         a_topic_is_deleted_once;
     outbox:
