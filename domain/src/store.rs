@@ -22,7 +22,7 @@ pub use outbox::{Outbox, Posted};
 pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
 pub use tasks::{Answer, Bulk, Created, Creation, Remember, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer};
 pub use topics::Topics;
-pub use upkeep::{Counts, Depth, Pruned, Upkeep};
+pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
 
 use chrono::{DateTime, Utc};
 

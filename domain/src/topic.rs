@@ -89,7 +89,7 @@ impl TopicPattern {
     }
 
     /// How closely a matching topic is meant: an exact name beats every prefix, a longer prefix a shorter one.
-    fn closeness(&self) -> (bool, usize) {
+    pub fn closeness(&self) -> (bool, usize) {
         (!self.0.ends_with('*'), self.0.len())
     }
 }
@@ -103,8 +103,8 @@ impl FromStr for TopicPattern {
     }
 }
 
-/// What serves a topic.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What serves a topic. Its `Debug` shows no secrets.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Route {
     /// A plugin's handler.
@@ -128,6 +128,23 @@ pub enum Route {
     },
     /// Nobody: a due task is announced and completed.
     Event,
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Handler => f.write_str("Handler"),
+            Self::Webhook { url, secrets } => {
+                let hidden: Vec<_> = secrets.iter().map(|_| "***").collect();
+                f.debug_struct("Webhook").field("url", url).field("secrets", &hidden).finish()
+            }
+            Self::Pull => f.write_str("Pull"),
+            Self::Bullmq { queue, prefix } => {
+                f.debug_struct("Bullmq").field("queue", queue).field("prefix", prefix).finish()
+            }
+            Self::Event => f.write_str("Event"),
+        }
+    }
 }
 
 fn bull() -> String {
@@ -216,6 +233,14 @@ mod tests {
             let found = TopicDefinition::for_topic(&definitions, &topic.parse().unwrap());
             assert_eq!(found.map(|d| d.name.as_str()), expected, "{topic}");
         }
+    }
+
+    #[test]
+    fn a_webhooks_secrets_are_not_printed() {
+        let route = Route::Webhook { url: "https://example.com".into(), secrets: vec!["swordfish".into()] };
+        let definition = TopicDefinition::new("mail".parse().unwrap(), route);
+        let printed = format!("{definition:?} {definition:#?}");
+        assert!(!printed.contains("swordfish") && printed.contains("https://example.com"), "{printed}");
     }
 
     #[test]

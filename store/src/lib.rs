@@ -4,6 +4,7 @@
 //! (`punctual_domain::task`), and pass the same conformance suite (`tests/`). The files in `sqlite/` and `postgres/` have
 //! the same names, and so do the queries, so that two dialects can be laid side by side.
 
+mod instant;
 mod migration;
 pub mod postgres;
 pub mod sqlite;
@@ -88,26 +89,48 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
     }
 }
 
-/// The URL with its password hidden, fit for logs and errors.
+/// The URL with its passwords hidden, fit for logs and errors.
+///
+/// People paste passwords as they are, with `/`, `?`, `#` and `@` in them. So everything from the first `:` to the last
+/// `@` is hidden: rather too much of a URL than a part of a password.
 pub fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.find('/').unwrap_or(rest.len());
-    let mut shown = match rest[..authority].rsplit_once('@') {
-        Some((user_info, host)) => {
-            let user = user_info.split(':').next().unwrap_or_default();
-            let secret = if user_info.contains(':') { ":***" } else { "" };
-            format!("{scheme}://{user}{secret}@{host}{}", &rest[authority..])
-        }
-        None => format!("{scheme}://{rest}"),
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return if url.contains('@') { "***".to_owned() } else { without_secret_parameters(url) };
     };
-    for (i, parameter) in parameters.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
-        let is_secret = parameter.to_ascii_lowercase().contains("password");
-        let name = parameter.split('=').next().unwrap_or_default();
-        shown.push(if i == 0 { '?' } else { '&' });
-        shown.push_str(&if is_secret { format!("{name}=***") } else { parameter.to_owned() });
+    let Some((user_info, host)) = rest.rsplit_once('@').filter(|(user_info, _)| user_info.contains(':')) else {
+        return format!("{scheme}://{}", without_secret_parameters(rest));
+    };
+    let (user, hidden) = user_info.split_once(':').unwrap_or((user_info, ""));
+    let shown = format!("{scheme}://{}:***@", without_secret_parameters(user));
+    // The last `@` may stand in a password among the parameters, which then goes on behind it.
+    if hidden.contains('?') && hidden.rsplit(['?', '&']).next().is_some_and(is_secret) {
+        let others = host.split_once('&').map(|(_, others)| format!("&{}", without_secrets(others)));
+        return shown + "***" + &others.unwrap_or_default();
     }
-    shown
+    shown + &without_secret_parameters(host)
+}
+
+/// The address as it is, and its parameters without passwords.
+fn without_secret_parameters(address: &str) -> String {
+    match address.split_once('?') {
+        Some((address, parameters)) => format!("{address}?{}", without_secrets(parameters)),
+        None => address.to_owned(),
+    }
+}
+
+/// Parameters, and of each that is a password only its name.
+fn without_secrets(parameters: &str) -> String {
+    let hide = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if is_secret(parameter) => format!("{name}=***"),
+        _ => parameter.to_owned(),
+    };
+    parameters.split('&').map(hide).collect::<Vec<_>>().join("&")
+}
+
+/// Whether a parameter has the name of a password, or one that is written so that it cannot be told.
+fn is_secret(parameter: &str) -> bool {
+    let name = parameter.split('=').next().unwrap_or_default();
+    name.contains('%') || name.to_ascii_lowercase().contains("pass")
 }
 
 fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
@@ -125,6 +148,18 @@ mod tests {
             ("postgres://me:p@ss@db/app", "postgres://me:***@db/app"),
             ("postgres://me@db/app", "postgres://me@db/app"),
             ("postgres://db/app?user=me&password=secret&x=1", "postgres://db/app?user=me&password=***&x=1"),
+            ("postgres://me:pa/ss@db/app", "postgres://me:***@db/app"),
+            ("postgres://me:se?cret@db/app", "postgres://me:***@db/app"),
+            ("postgres://me:12/34@db:5432/app?x=1", "postgres://me:***@db:5432/app?x=1"),
+            ("postgres://:se#cr@et@db", "postgres://:***@db"),
+            ("postgres://me@db:5432/app", "postgres://me@db:5432/app"),
+            ("postgres://db/app?sslpassword=a?b&x=1", "postgres://db/app?sslpassword=***&x=1"),
+            ("postgres://db/app?Pass=secret", "postgres://db/app?Pass=***"),
+            ("postgres://db/app?pass%77ord=secret", "postgres://db/app?pass%77ord=***"),
+            ("postgres://db/app?password=se@cret", "postgres://db/app?password=***"),
+            ("postgres://db:5432/app?password=se@cret&x=1", "postgres://db:***@***&x=1"),
+            ("postgres:/app?password=secret", "postgres:/app?password=***"),
+            ("me:secret@db", "***"),
             ("sqlite://punctual.db", "sqlite://punctual.db"),
             ("nonsense", "nonsense"),
         ] {

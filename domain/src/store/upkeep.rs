@@ -2,9 +2,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use super::StoreError;
-use crate::event::Event;
+use crate::event::{Event, EventKind};
+use crate::id::TaskId;
 
 /// What keeps the store small, and what can be counted in it.
 #[async_trait]
@@ -14,13 +16,41 @@ pub trait Upkeep: Send + Sync {
     /// `Idempotency-Key`s older than 24 hours. Call it until it removes nothing.
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError>;
 
-    /// What happened since `since`, oldest first, at most `limit`: attempts that began and tasks that ended.
+    /// What happened after `after`, in the order of cursors, at most `limit`: attempts that began and tasks that ended.
     ///
-    /// Resuming from a little before the last event seen may repeat events, and never skips one.
-    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError>;
+    /// Pages that each begin after the last event of the one before tell everything that was written by then, once. An
+    /// event's instant is a little older than the moment others can see it: a reader that follows what happens goes on
+    /// from a little before the last event seen, which may repeat events, and never skips one.
+    async fn events(&self, after: &EventCursor, limit: u32) -> Result<Vec<Event>, StoreError>;
 
     /// What the gauges show.
     async fn counts(&self) -> Result<Counts, StoreError>;
+}
+
+/// A place in the order of events: by instant, then task, an attempt's beginning before the task's end, then attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventCursor {
+    /// When it happened.
+    pub at: DateTime<Utc>,
+    /// To which task.
+    pub task_id: TaskId,
+    /// Whether it is the task's end.
+    pub is_end: bool,
+    /// In which attempt.
+    pub attempt: u32,
+}
+
+impl EventCursor {
+    /// The place before everything that happened at `at` or later.
+    pub fn since(at: DateTime<Utc>) -> Self {
+        Self { at, task_id: TaskId(Uuid::nil()), is_end: false, attempt: 0 }
+    }
+
+    /// The place of an event.
+    pub fn of(event: &Event) -> Self {
+        let is_end = event.kind != EventKind::Arrived;
+        Self { at: event.at, task_id: event.task.id, is_end, attempt: event.attempt }
+    }
 }
 
 /// How many rows were removed.

@@ -11,6 +11,7 @@ use punctual_domain::task::{LOST_TOO_OFTEN, Task};
 use punctual_domain::topic::Topic;
 
 use super::{PostgresStore, broken, micros, rows, settle, violates};
+use crate::instant::bounded;
 
 /// How often a claim is tried that loses the race for a serial key.
 const SERIAL_RACES: usize = 5;
@@ -26,24 +27,30 @@ impl Claims for PostgresStore {
         };
         lend!(self, |connection| {
             for _ in 0..SERIAL_RACES {
-                let claimed = sqlx::query(include_str!("sql/claim.sql"))
-                    .bind(self.now())
-                    .bind(&topics)
-                    .bind(&slots)
-                    .bind(request.node.0)
-                    .bind(micros(request.lease))
-                    .bind(suspects)
-                    .fetch_all(&mut *connection)
-                    .await;
-                match claimed {
-                    Ok(claimed) => {
-                        let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
-                        tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
-                        return Ok(tasks);
+                for without_serial in [false, true] {
+                    let claimed = sqlx::query(include_str!("sql/claim.sql"))
+                        .bind(self.now())
+                        .bind(&topics)
+                        .bind(&slots)
+                        .bind(request.node.0)
+                        .bind(micros(request.lease))
+                        .bind(suspects)
+                        .bind(without_serial)
+                        .fetch_all(&mut *connection)
+                        .await;
+                    match claimed {
+                        // All others are taken, or there are none: once more for the serial keys.
+                        Ok(claimed) if claimed.is_empty() && without_serial => {}
+                        Ok(claimed) => {
+                            let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
+                            tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
+                            return Ok(tasks);
+                        }
+                        // Another claimer began a task of the same serial key between our look and our write, and
+                        // nothing was claimed. Whoever has no serial key must not wait for that race.
+                        Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
+                        Err(error) => return Err(broken(error)),
                     }
-                    // Another claimer began a task of the same serial key between our look and our write.
-                    Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
-                    Err(error) => return Err(broken(error)),
                 }
             }
             Ok(Vec::new())
@@ -66,7 +73,7 @@ impl Claims for PostgresStore {
     async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
             sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
-                .bind(after)
+                .bind(bounded(after))
                 .fetch_one(connection)
                 .await
                 .map_err(broken)

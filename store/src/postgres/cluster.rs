@@ -67,7 +67,7 @@ impl Cluster for PostgresStore {
         lend!(self, |connection| {
             let found = sqlx::query(
                 "SELECT id, version, tz_version, about, started_at, seen_at FROM punctual_nodes
-                 WHERE seen_at >= coalesce($1, statement_timestamp()) - $2::bigint * interval '1 microsecond'
+                 WHERE seen_at + $2::bigint * interval '1 microsecond' >= coalesce($1, statement_timestamp())
                  ORDER BY started_at, id",
             )
             .bind(PostgresStore::now(self))

@@ -4,6 +4,8 @@ use punctual_domain::id::TaskId;
 use punctual_domain::store::{Page, TaskFilter};
 use sqlx::{Postgres, QueryBuilder};
 
+use crate::instant::bounded;
+
 pub(super) type Query = QueryBuilder<Postgres>;
 
 /// Tasks that match, newest first.
@@ -93,9 +95,9 @@ fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>
         query.push(" AND schedule_id = ").push_bind(schedule_id.0);
     }
     if let Some(from) = filter.run_at.from {
-        query.push(" AND run_at >= ").push_bind(from);
+        query.push(" AND run_at >= ").push_bind(bounded(from));
     }
     if let Some(to) = filter.run_at.to {
-        query.push(" AND run_at < ").push_bind(to);
+        query.push(" AND run_at < ").push_bind(bounded(to));
     }
 }

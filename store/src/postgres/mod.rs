@@ -2,8 +2,15 @@
 //!
 //! Every statement has a deadline; a connection whose statement did not end in time, or whose caller went away in the
 //! middle of one, is closed and not used again. A lost connection is an ordinary error, and the pool opens new ones by
-//! itself. Nothing depends on a session: it all works behind PgBouncer in transaction mode (then add
-//! `statement-cache-capacity=0` to the URL, for PgBouncer before 1.21).
+//! itself.
+//!
+//! The server gives a statement up by itself a second after our deadline (`statement_timeout`, `lock_timeout`): one that
+//! waits for a lock does not notice that its caller has gone, and would be carried out long after we reported it lost.
+//!
+//! Nothing else depends on a session: it all works behind PgBouncer in transaction mode (then add
+//! `statement-cache-capacity=0` to the URL, for PgBouncer before 1.21). There both time limits reach only the server
+//! connections that ours happened to meet when they were opened, and stay on those for whoever is next: set them on the
+//! role instead (`ALTER ROLE punctual SET statement_timeout = '31s'`), and give Punctual a pool of its own.
 
 /// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
 /// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
@@ -56,6 +63,9 @@ use crate::{ConnectError, Migrate, Options, bad_url};
 /// How long opening or waiting for a connection may take.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How much longer than our deadline the server goes on with a statement.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: PgPool,
@@ -67,7 +77,8 @@ impl PostgresStore {
     /// Opens the database at `url` and brings its schema up to date.
     ///
     /// # Errors
-    /// When it cannot be reached, is older than version 15, runs without `fsync`, or has a newer schema than ours.
+    /// When it cannot be reached, is older than version 15, runs without `fsync` or `synchronous_commit`, or has a newer
+    /// schema than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let mut connection = open(url).await?;
         check_server(&mut connection).await?;
@@ -85,6 +96,7 @@ impl PostgresStore {
             .max_connections(options.connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
             .test_before_acquire(false)
+            .after_connect(move |connection, _| Box::pin(limit_statements(connection, options.deadline)))
             .connect_lazy_with(connect_options(url)?);
         Ok(Self { pool, clock: options.clock, deadline: options.deadline })
     }
@@ -161,13 +173,25 @@ async fn open(url: &str) -> Result<PgConnection, ConnectError> {
     }
 }
 
+/// Makes the server give up what we no longer wait for.
+async fn limit_statements(connection: &mut PgConnection, deadline: Duration) -> Result<(), sqlx::Error> {
+    let limit = i32::try_from((deadline + GRACE).as_millis()).unwrap_or(i32::MAX);
+    sqlx::query("SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false)")
+        .persistent(false)
+        .bind(limit.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 /// Refuses a server that cannot keep our promises.
 async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError> {
-    let (version, fsync): (String, String) =
-        sqlx::query_as("SELECT current_setting('server_version_num'), current_setting('fsync')")
-            .fetch_one(connection)
-            .await
-            .map_err(broken)?;
+    let (version, fsync, synchronous_commit): (String, String, String) = sqlx::query_as(
+        "SELECT current_setting('server_version_num'), current_setting('fsync'), current_setting('synchronous_commit')",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(broken)?;
     if version.parse::<u32>().is_ok_and(|version| version < 150_000) {
         return Err(ConnectError::Refused(format!(
             "PostgreSQL is too old (version {version}): Punctual needs 15 or newer"
@@ -176,6 +200,13 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError>
     if fsync != "on" {
         return Err(ConnectError::Refused(
             "PostgreSQL runs with fsync=off, so a power cut can lose tasks that were answered with 201: set fsync=on"
+                .into(),
+        ));
+    }
+    if synchronous_commit == "off" {
+        return Err(ConnectError::Refused(
+            "PostgreSQL runs with synchronous_commit=off for Punctual, so a crash can lose tasks that were answered with \
+             201: set synchronous_commit=on for its role or database"
                 .into(),
         ));
     }
@@ -213,7 +244,9 @@ fn violates(error: &sqlx::Error, constraint: &str) -> bool {
         if database.code().as_deref() == Some("23505") && database.constraint() == Some(constraint))
 }
 
-/// A duration as statements take it.
+/// A duration as statements take it. PostgreSQL refuses an interval or an instant that it cannot hold, so what is longer
+/// than all the years we store is cut; the statements stop at the end of the year 9999 themselves.
 fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    const MOST: i64 = 10_000 * 366 * 24 * 60 * 60 * 1_000_000;
+    i64::try_from(duration.as_micros()).unwrap_or(MOST).min(MOST)
 }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::tasks::{Running, cancel_tasks, insert_tasks, take_client_requests};
 use super::tick::{FireToWrite, insert_fires, tick};
 use super::{PostgresStore, broken, rows, violates};
+use crate::instant::bounded;
 use crate::text::{OWNER_ID, from_text, to_text};
 
 const SELECT: &str = "SELECT id, definition, client_request_id, enabled, pause_note, paused_until, last_fired_at, \
@@ -44,9 +45,9 @@ impl Schedules for PostgresStore {
             .bind(&schedule.client_request_id)
             .bind(schedule.enabled)
             .bind(&schedule.pause_note)
-            .bind(schedule.paused_until)
+            .bind(schedule.paused_until.map(bounded))
             .bind(schedule.last_fired_at)
-            .bind(schedule.next_fire_at)
+            .bind(schedule.next_fire_at.map(bounded))
             .bind(schedule.fired_through)
             .bind(schedule.fires_made as i64)
             .bind(schedule.created_at)
@@ -113,8 +114,8 @@ impl Schedules for PostgresStore {
                 .bind(to_text(definition)?)
                 .bind(schedule.enabled)
                 .bind(&schedule.pause_note)
-                .bind(schedule.paused_until)
-                .bind(schedule.next_fire_at)
+                .bind(schedule.paused_until.map(bounded))
+                .bind(schedule.next_fire_at.map(bounded))
                 .fetch_optional(&mut *transaction)
                 .await
                 .map_err(|error| name_taken(error, schedule))?;
@@ -189,10 +190,12 @@ impl Schedules for PostgresStore {
 
     async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query_scalar("SELECT min(next_fire_at) FROM punctual_schedules WHERE next_fire_at IS NOT NULL")
-                .fetch_one(connection)
-                .await
-                .map_err(broken)
+            sqlx::query_scalar(
+                "SELECT min(next_fire_at) FROM punctual_schedules WHERE next_fire_at IS NOT NULL AND enabled",
+            )
+            .fetch_one(connection)
+            .await
+            .map_err(broken)
         })
     }
 
@@ -252,7 +255,7 @@ impl Schedules for PostgresStore {
         let mut query = QueryBuilder::<Postgres>::new(include_str!("sql/fires.sql"));
         query.push("WHERE f.schedule_id = ").push_bind(id.0);
         if let Some((scheduled_at, after)) = page.after {
-            query.push(" AND (f.scheduled_at, f.id) < (").push_bind(scheduled_at);
+            query.push(" AND (f.scheduled_at, f.id) < (").push_bind(bounded(scheduled_at));
             query.push(", ").push_bind(after.0).push(")");
         }
         if !filter.status.is_empty() || filter.skipped {
@@ -262,10 +265,10 @@ impl Schedules for PostgresStore {
         }
         // A run of skipped instants is in the stretch if any of it is.
         if let Some(from) = filter.scheduled_at.from {
-            query.push(" AND coalesce(f.until_at, f.scheduled_at) >= ").push_bind(from);
+            query.push(" AND coalesce(f.until_at, f.scheduled_at) >= ").push_bind(bounded(from));
         }
         if let Some(to) = filter.scheduled_at.to {
-            query.push(" AND f.scheduled_at < ").push_bind(to);
+            query.push(" AND f.scheduled_at < ").push_bind(bounded(to));
         }
         query.push(" ORDER BY f.scheduled_at DESC, f.id DESC LIMIT ").push_bind(i64::from(page.limit));
         lend!(self, |connection| {

@@ -14,6 +14,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
 use super::{PostgresStore, broken, list, micros, rows};
+use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
 
 /// How many tasks a bulk change moves in one statement.
@@ -319,7 +320,7 @@ async fn insert(
         .bind(column(tasks, |t| t.topic.to_string()))
         .bind(column(tasks, |t| t.priority))
         .bind(column(tasks, |t| match t.due {
-            Due::At(at) => Some(at),
+            Due::At(at) => Some(bounded(at)),
             Due::After(_) | Due::Now => None,
         }))
         .bind(column(tasks, |t| match t.due {
@@ -338,7 +339,7 @@ async fn insert(
         .bind(column(tasks, |t| t.timeout_seconds as i32))
         .bind(tasks.iter().map(|t| retry_to_text(&t.retry)).collect::<Result<Vec<_>, _>>()?)
         .bind(column(tasks, |t| t.fire.map(|fire| fire.schedule_id.0)))
-        .bind(column(tasks, |t| t.fire.map(|fire| fire.scheduled_at)))
+        .bind(column(tasks, |t| t.fire.map(|fire| bounded(fire.scheduled_at))))
         .bind(column(tasks, |t| t.retry_of.map(|id| id.0)))
         .bind(column(tasks, |t| t.rescheduled_from.map(|id| id.0)))
         .fetch_all(connection)

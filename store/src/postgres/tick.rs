@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::schedules::{all_calendars, schedule_row};
 use super::tasks::{Running, cancel_tasks, insert_tasks};
 use super::{broken, rows};
+use crate::instant::bounded;
 
 /// Decides due schedules and writes the decisions; the caller's transaction makes it one.
 pub(super) async fn tick(
@@ -139,7 +140,7 @@ async fn apply(
     sqlx::query(include_str!("sql/advance_schedules.sql"))
         .bind(now)
         .bind(advances.iter().map(|(id, _, _)| id.0).collect::<Vec<_>>())
-        .bind(advances.iter().map(|(_, next, _)| *next).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(_, next, _)| next.map(bounded)).collect::<Vec<_>>())
         .bind(advances.iter().map(|(_, _, through)| *through).collect::<Vec<_>>())
         .bind(advances.iter().map(|(id, _, _)| made.get(id).copied().unwrap_or(0)).collect::<Vec<_>>())
         .execute(connection)
@@ -174,9 +175,9 @@ pub(super) async fn insert_fires(
         .bind(kind.as_str())
         .bind(column(fires, |f| f.fire.id.0))
         .bind(column(fires, |f| f.schedule_id.0))
-        .bind(column(fires, |f| f.fire.scheduled_at))
+        .bind(column(fires, |f| bounded(f.fire.scheduled_at)))
         .bind(column(fires, |f| skipped(f).map(|(reason, _, _)| reason)))
-        .bind(column(fires, |f| skipped(f).map(|(_, until, _)| until)))
+        .bind(column(fires, |f| skipped(f).map(|(_, until, _)| bounded(until))))
         .bind(column(fires, |f| skipped(f).map_or(1, |(_, _, count)| count)))
         .bind(column(fires, |f| f.tz_version.clone()))
         .bind(column(fires, |f| match &f.fire.disposition {

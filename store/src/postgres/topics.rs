@@ -26,6 +26,20 @@ impl Topics for PostgresStore {
         })
     }
 
+    async fn add_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
+        let text = to_text(definition)?;
+        lend!(self, |connection| {
+            let added =
+                sqlx::query("INSERT INTO punctual_topics (name, definition) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                    .bind(definition.name.as_str())
+                    .bind(text)
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+            Ok(added.rows_affected() > 0)
+        })
+    }
+
     async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError> {
         lend!(self, |connection| {
             let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Cluster, Counts, Depth, Pruned, StoreError, Topics, Upkeep};
+use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, Pruned, StoreError, Topics, Upkeep};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::{PostgresStore, broken, rows};
+use crate::instant;
 use crate::text::Retention;
 
 /// How long answers are kept under their Idempotency-Key.
@@ -29,7 +30,7 @@ impl Upkeep for PostgresStore {
         let definitions = self.topics().await?;
         let tasks = self.prune_tasks(keep, &definitions, now, limit).await?;
         lend!(self, |connection| {
-            let before = now - keep;
+            let before = instant::before(now, keep);
             Ok(Pruned {
                 tasks,
                 fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?,
@@ -41,17 +42,26 @@ impl Upkeep for PostgresStore {
                     limit,
                 )
                 .await?,
-                answers: delete_old(connection, "punctual_answers", "created_at <= $1", now - KEEP_ANSWERS, limit)
-                    .await?,
+                answers: delete_old(
+                    connection,
+                    "punctual_answers",
+                    "created_at <= $1",
+                    instant::before(now, KEEP_ANSWERS),
+                    limit,
+                )
+                .await?,
             })
         })
     }
 
-    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
+    async fn events(&self, after: &EventCursor, limit: u32) -> Result<Vec<Event>, StoreError> {
         lend!(self, |connection| {
             let found = sqlx::query(include_str!("sql/events.sql"))
-                .bind(since)
+                .bind(instant::bounded(after.at))
                 .bind(i64::from(limit))
+                .bind(after.task_id.0)
+                .bind(after.is_end)
+                .bind(i32::try_from(after.attempt).unwrap_or(i32::MAX))
                 .fetch_all(&mut *connection)
                 .await
                 .map_err(broken)?;
@@ -59,8 +69,7 @@ impl Upkeep for PostgresStore {
                 .iter()
                 .map(|row| {
                     let mut columns = rows::Columns::of(row);
-                    let ended = columns.take::<&str>()? == "ended";
-                    Ok((ended, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
+                    Ok((columns.take::<bool>()?, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
                 })
                 .collect::<Result<Vec<_>, StoreError>>()?;
             let tasks = find_all(connection, happened.iter().map(|(_, _, _, id)| id.0).collect()).await?;
@@ -100,7 +109,7 @@ impl Upkeep for PostgresStore {
                         (SELECT count(*) FROM punctual_schedules WHERE enabled),
                         (SELECT greatest(0, extract(epoch FROM
                             coalesce($1, statement_timestamp()) - min(next_fire_at)))::double precision
-                         FROM punctual_schedules WHERE next_fire_at IS NOT NULL)",
+                         FROM punctual_schedules WHERE next_fire_at IS NOT NULL AND enabled)",
             )
             .bind(now)
             .fetch_one(&mut *connection)
@@ -140,9 +149,9 @@ impl PostgresStore {
             let mut pruned = 0;
             let listed: Vec<_> = retention.special.iter().flat_map(|(_, topics)| topics.clone()).collect();
             for (keep, topics) in &retention.special {
-                pruned += prune_tasks(connection, now - *keep, topics, true, limit).await?;
+                pruned += prune_tasks(connection, instant::before(now, *keep), topics, true, limit).await?;
             }
-            pruned += prune_tasks(connection, now - keep, &listed, false, limit).await?;
+            pruned += prune_tasks(connection, instant::before(now, keep), &listed, false, limit).await?;
             Ok(pruned)
         })
     }
@@ -174,8 +183,11 @@ async fn delete_old(
     before: DateTime<Utc>,
     limit: u32,
 ) -> Result<u64, StoreError> {
-    let statement =
-        format!("DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT $2))");
+    // The condition stands twice: a row that somebody changes in between is looked at again, in its new form.
+    let statement = format!(
+        "DELETE FROM {table}
+         WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT $2)) AND {condition}"
+    );
     let deleted = sqlx::query(sqlx::AssertSqlSafe(statement))
         .bind(before)
         .bind(i64::from(limit))

@@ -44,9 +44,17 @@ impl Place {
 
 /// Takes the lock that makes this process the only one on the file.
 ///
-/// Beside the database and not on it: SQLite's own locks end when any descriptor of the file is closed.
+/// Beside the database and not on it: SQLite's own locks end when any descriptor of the file is closed. For the same
+/// reason the database is not opened, not even for a look, before the lock is ours.
 pub(super) async fn lock(path: &Path) -> Result<File, ConnectError> {
-    check_is_usable(path)?;
+    check_folder(path)?;
+    check_path(path)?;
+    let lock = wait_for_lock(path).await?;
+    check_is_writable(path)?;
+    Ok(lock)
+}
+
+async fn wait_for_lock(path: &Path) -> Result<File, ConnectError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let file = OpenOptions::new()
@@ -76,40 +84,46 @@ pub(super) async fn lock(path: &Path) -> Result<File, ConnectError> {
     }
 }
 
-/// Refuses what SQLite would report much later, or less clearly.
-fn check_is_usable(path: &Path) -> Result<(), ConnectError> {
+/// Refuses a folder that SQLite would report much later, or less clearly.
+fn check_folder(path: &Path) -> Result<(), ConnectError> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     match std::fs::metadata(folder) {
-        Ok(found) if !found.is_dir() => return Err(refused(format!("{} is not a folder", folder.display()))),
-        Ok(found) if found.permissions().readonly() => {
-            return Err(refused(format!(
-                "the folder {} is read-only, and SQLite keeps files beside {}: make it writable, or choose another",
-                folder.display(),
-                path.display()
-            )));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(refused(format!(
-                "the folder {} does not exist: create it, or correct the database URL",
-                folder.display()
-            )));
-        }
-        Err(error) => return Err(refused(format!("the folder {} cannot be used: {error}", folder.display()))),
+        Ok(found) if !found.is_dir() => Err(refused(format!("{} is not a folder", folder.display()))),
+        Ok(found) if found.permissions().readonly() => Err(refused(format!(
+            "the folder {} is read-only, and SQLite keeps files beside {}: make it writable, or choose another",
+            folder.display(),
+            path.display()
+        ))),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(refused(format!(
+            "the folder {} does not exist: create it, or correct the database URL",
+            folder.display()
+        ))),
+        Err(error) => Err(refused(format!("the folder {} cannot be used: {error}", folder.display()))),
     }
+}
+
+/// Refuses a path that cannot be a database's, as far as that can be told without opening it.
+fn check_path(path: &Path) -> Result<(), ConnectError> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(refused(format!("{} is a folder, not a database file", path.display()))),
         Ok(found) if found.permissions().readonly() => Err(read_only(path)),
-        Ok(_) => match OpenOptions::new().append(true).open(path) {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(read_only(path)),
-            Err(error) => Err(refused(format!("{} cannot be written: {error}", path.display()))),
-        },
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(refused(format!("{} cannot be used: {error}", path.display()))),
+    }
+}
+
+/// Refuses a file that SQLite would open for reading only, without a word.
+fn check_is_writable(path: &Path) -> Result<(), ConnectError> {
+    match OpenOptions::new().append(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(read_only(path)),
+        Err(error) => Err(refused(format!("{} cannot be written: {error}", path.display()))),
     }
 }
 

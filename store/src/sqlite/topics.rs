@@ -39,6 +39,26 @@ impl Topics for SqliteStore {
         .await
     }
 
+    async fn add_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
+        let text = to_text(definition)?;
+        let name = definition.name.as_str().to_owned();
+        self.write(move |connection, _| {
+            async move {
+                let added = sqlx::query(
+                    "INSERT INTO punctual_topics (name, definition) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                )
+                .bind(name)
+                .bind(text)
+                .execute(connection)
+                .await
+                .map_err(broken)?;
+                Ok(added.rows_affected() > 0)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError> {
         self.read(|connection, _| definitions(connection).boxed()).await
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::event::{Event, EventKind};
-use punctual_domain::store::{Counts, Depth, Pruned, StoreError, Upkeep};
+use punctual_domain::store::{Counts, Depth, EventCursor, Pruned, StoreError, Upkeep};
 use punctual_domain::topic::Topic;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use uuid::Uuid;
@@ -24,12 +24,16 @@ impl Upkeep for SqliteStore {
         self.write(move |connection, now| async move { prune(connection, ids, keep, limit, now).await }.boxed()).await
     }
 
-    async fn events(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Event>, StoreError> {
+    async fn events(&self, after: &EventCursor, limit: u32) -> Result<Vec<Event>, StoreError> {
+        let after = *after;
         self.read(move |connection, _| {
             async move {
                 let found = sqlx::query(include_str!("sql/events.sql"))
-                    .bind(micros(since))
+                    .bind(micros(after.at))
                     .bind(i64::from(limit))
+                    .bind(after.task_id.0)
+                    .bind(after.is_end)
+                    .bind(after.attempt)
                     .fetch_all(connection)
                     .await
                     .map_err(broken)?;

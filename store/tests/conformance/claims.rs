@@ -180,6 +180,16 @@ pub(crate) async fn suspects_are_limited_over_all_topics(world: World) {
     assert_eq!(world.claim(&request).await.unwrap().len(), 1);
 }
 
+pub(crate) async fn a_suspect_does_not_overtake_a_task_of_higher_priority(world: World) {
+    let suspect = suspects(&world, 1, "mail").await.remove(0);
+    let higher = world.add(task("mail").priority(suspect.priority + 1)).await;
+    let lower = world.add(task("mail").priority(suspect.priority - 1)).await;
+    for expected in [higher, suspect, lower] {
+        let request = ClaimRequest { suspects: Suspects::AtMost(1), ..world.request("mail", 1) };
+        assert_eq!(ids(&world.claim(&request).await.unwrap()), [expected.id]);
+    }
+}
+
 pub(crate) async fn due_topics_are_named_in_order_and_in_pages(world: World) {
     world.add_all(["c", "a.b", "a", "b", "a"].map(task)).await;
     world.add(task("later").in_secs(10)).await;

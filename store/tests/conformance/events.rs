@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::event::EventKind;
-use punctual_domain::task::{Settlement, TaskStatus};
+use punctual_domain::store::{EventCursor, Settled, Settling};
+use punctual_domain::task::{Settlement, Task, TaskStatus};
 
 use crate::support::*;
 
 /// What happened since the beginning: what, when, and in which attempt.
 async fn happened(world: &World) -> Vec<(EventKind, DateTime<Utc>, u32)> {
     let beginning: DateTime<Utc> = BEGINNING.parse().unwrap();
-    let events = world.events(beginning - TimeDelta::seconds(1), 1000).await.unwrap();
+    let events = world.events(&EventCursor::since(beginning), 1000).await.unwrap();
     for event in &events {
         assert_eq!(event.task, world.read(event.task.id).await, "the task as it stands now");
     }
@@ -40,8 +41,8 @@ pub(crate) async fn every_end_is_told_once(world: World) {
         let ended = world.ended(task("mail"), status).await;
         world.advance_secs(1);
         world.cancel(ended.id).await.unwrap();
-        let since = ended.completed_at.unwrap() - TimeDelta::microseconds(1);
-        let ends: Vec<_> = world.events(since, 100).await.unwrap();
+        let since = EventCursor::since(ended.completed_at.unwrap());
+        let ends: Vec<_> = world.events(&since, 100).await.unwrap();
         let ends: Vec<_> =
             ends.iter().filter(|event| event.task.id == ended.id && event.kind != EventKind::Arrived).collect();
         assert_eq!(ends.len(), 1);
@@ -115,7 +116,7 @@ pub(crate) async fn a_reader_that_resumes_skips_nothing(world: World) {
     let mut seen: Vec<(EventKind, DateTime<Utc>, u32)> = Vec::new();
     let mut since = all[0].1 - TimeDelta::seconds(1);
     while seen.len() < all.len() {
-        let events = world.events(since, 4).await.unwrap();
+        let events = world.events(&EventCursor::since(since), 4).await.unwrap();
         assert!(events.len() <= 4);
         let known = seen.len();
         for event in events {
@@ -129,5 +130,44 @@ pub(crate) async fn a_reader_that_resumes_skips_nothing(world: World) {
     }
     assert_eq!(seen, all);
     let after_the_last = all[19].1 + TimeDelta::microseconds(1);
-    assert_eq!(world.events(after_the_last, 10).await, Ok(vec![]));
+    assert_eq!(world.events(&EventCursor::since(after_the_last), 10).await, Ok(vec![]));
+}
+
+pub(crate) async fn pages_over_a_settled_batch_tell_each_event_once(world: World) {
+    world.add_all((0..50).map(|_| task("mail"))).await;
+    let running = world.claim_up_to(50, "mail").await;
+    let settle = |task: &Task| Settling { task_id: task.id, epoch: task.epoch, settlement: completed() };
+    assert_eq!(world.settle(running.iter().map(settle).collect()).await, Ok(vec![Settled::Now; 50]));
+
+    let beginning = EventCursor::since(BEGINNING.parse().unwrap());
+    let all = world.events(&beginning, 1000).await.unwrap();
+    assert_eq!(all.len(), 100);
+    assert!(all.iter().all(|event| event.at == world.now()), "one instant");
+    assert!(all.is_sorted_by_key(EventCursor::of));
+    let mut seen = Vec::new();
+    let mut after = beginning;
+    for _ in 0..10 {
+        let page = world.events(&after, 10).await.unwrap();
+        assert_eq!(page.len(), 10);
+        after = EventCursor::of(&page[9]);
+        seen.extend(page);
+    }
+    assert_eq!(seen, all);
+    assert_eq!(world.events(&after, 10).await, Ok(vec![]));
+}
+
+pub(crate) async fn events_of_one_task_at_one_instant_come_in_order(world: World) {
+    for attempt in 1..=3 {
+        let claimed = if attempt == 1 { world.running(task("mail")).await } else { world.claim_one("mail").await };
+        world.settle_now(&claimed, if attempt < 3 { retried(0) } else { completed() }).await;
+    }
+    let mut after = EventCursor::since(BEGINNING.parse().unwrap());
+    for expected in
+        [(EventKind::Arrived, 1), (EventKind::Arrived, 2), (EventKind::Arrived, 3), (EventKind::Completed, 3)]
+    {
+        let page = world.events(&after, 1).await.unwrap();
+        assert_eq!((page[0].kind, page[0].attempt), expected);
+        after = EventCursor::of(&page[0]);
+    }
+    assert_eq!(world.events(&after, 1).await, Ok(vec![]));
 }

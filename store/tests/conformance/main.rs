@@ -18,6 +18,7 @@ mod dedupe;
 mod events;
 mod fires;
 mod idempotency;
+mod instants;
 mod leases;
 mod lists;
 mod migrations;
@@ -77,6 +78,12 @@ behaviours! {
         a_task_written_in_a_callers_transaction_never_was_if_it_rolls_back
         what_was_written_is_there_after_a_restart
         a_whole_life_on_the_databases_own_clock;
+    instants:
+        a_wait_without_end_lasts_until_the_year_9999
+        a_message_without_end_waits_until_the_year_9999
+        what_is_kept_without_end_is_never_pruned
+        instants_outside_the_years_1_to_9999_become_the_nearest_inside
+        spans_may_reach_beyond_every_year;
     dedupe:
         a_second_task_of_a_live_key_is_the_first
         a_dedupe_key_belongs_to_its_topic
@@ -130,6 +137,7 @@ behaviours! {
         suspects_are_claimed_as_any_other_where_they_may
         suspects_are_limited_and_the_others_take_their_slots
         suspects_are_limited_over_all_topics
+        a_suspect_does_not_overtake_a_task_of_higher_priority
         due_topics_are_named_in_order_and_in_pages
         the_next_due_instant_is_the_earliest_of_a_pending_task_after_the_one_given;
     serial:
@@ -161,6 +169,7 @@ behaviours! {
         a_task_that_does_not_run_is_not_settled
         a_settling_that_comes_again_was_before_and_changes_nothing
         a_settling_that_comes_again_was_before_also_once_the_next_attempt_runs
+        a_settling_that_comes_again_was_before_also_once_the_waiting_task_was_cancelled
         another_outcome_by_a_settled_epoch_changes_nothing
         the_first_of_two_settlings_in_one_batch_counts
         a_cancelled_task_is_not_settled
@@ -243,6 +252,7 @@ behaviours! {
         schedules_are_filtered_and_newest_first
         pages_of_schedules_miss_and_repeat_none
         an_edit_is_written_and_grows_the_version
+        the_stores_clock_says_when_a_schedule_was_edited
         a_stale_edit_is_refused_with_the_present_version
         an_edit_cannot_take_the_name_of_another
         an_unknown_schedule_is_not_edited
@@ -262,6 +272,7 @@ behaviours! {
         a_schedule_without_a_decision_stays_as_it_is
         the_longest_due_schedules_go_first
         a_paused_or_finished_schedule_does_not_fire
+        a_disabled_schedule_is_never_due_whatever_its_next_instant
         the_last_fire_leaves_no_next_instant
         skipped_instants_are_one_fire_with_its_reason
         every_reason_comes_back
@@ -296,6 +307,8 @@ behaviours! {
         every_field_of_a_topic_comes_back
         every_route_comes_back
         a_topic_is_replaced_whole
+        a_topic_is_added_only_where_there_is_none
+        of_eight_nodes_that_add_a_topic_one_does
         topics_are_listed_by_name
         a_topic_is_deleted_once;
     outbox:
@@ -344,6 +357,7 @@ behaviours! {
         a_topic_may_keep_its_tasks_for_less_or_more
         the_longest_match_says_how_long_tasks_are_kept
         fires_are_pruned_and_their_schedule_stays
+        a_fire_stays_as_long_as_its_task_lives
         sent_messages_are_pruned_and_the_others_stay
         answers_are_pruned_after_24_hours_whatever_else_is_kept
         the_gauges_of_an_empty_store_show_nothing
@@ -359,7 +373,9 @@ behaviours! {
         a_task_lost_too_often_is_told_as_failed
         a_task_cancelled_before_it_ran_only_ends
         events_of_many_tasks_come_oldest_first
-        a_reader_that_resumes_skips_nothing;
+        a_reader_that_resumes_skips_nothing
+        pages_over_a_settled_batch_tell_each_event_once
+        events_of_one_task_at_one_instant_come_in_order;
     migrations:
         connecting_makes_the_schema
         an_empty_database_is_refused_where_nothing_may_change

@@ -115,3 +115,110 @@ fn a_store_recovers_when_the_server_ends_its_connections() {
         std::panic::resume_unwind(panic);
     }
 }
+
+#[test]
+fn an_answer_that_is_refreshed_while_the_old_one_is_pruned_stays() {
+    on_postgres(async |world: World| {
+        world
+            .database
+            .execute(
+                "INSERT INTO punctual_answers (owner, key, fingerprint, status, body, created_at)
+                 VALUES ('me', 'key', 'f', 201, 'old', '2026-01-01T00:00:00Z')",
+            )
+            .await;
+        let mut refreshing = Blocker::begin(&world.database).await;
+        refreshing.execute("UPDATE punctual_answers SET body = 'new', created_at = '2026-03-02T12:00:00Z'").await;
+        let pruning = world.prune(Duration::from_secs(60), 10);
+        let (pruned, ()) = futures::join!(pruning, async {
+            refreshing.until_it_blocks(1).await;
+            refreshing.commit().await;
+        });
+        assert_eq!(pruned.unwrap().answers, 0);
+        assert_eq!(world.database.count("punctual_answers").await, 1);
+    });
+}
+
+#[test]
+fn a_statement_that_was_given_up_does_not_go_on_in_the_server() {
+    on_postgres(async |world: World| {
+        let impatient = Options { deadline: Duration::from_secs(3), ..options(None) };
+        let store = connect(&world.database.url(), impatient).await.unwrap();
+        let mut blocker = Blocker::begin(&world.database).await;
+        blocker.execute("LOCK TABLE punctual_tasks").await;
+        let late = futures::join!(store.create_tasks(vec![task("mail").build()], None), blocker.until_it_blocks(1)).0;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+        blocker.until_it_blocks(0).await;
+        blocker.commit().await;
+        assert_eq!(world.database.count("punctual_tasks").await, 0);
+    });
+}
+
+#[test]
+fn a_session_whose_commits_do_not_wait_for_the_disk_is_refused() {
+    on_postgres(async |world: World| {
+        let url = format!("{}%20-csynchronous_commit%3Doff", world.database.url());
+        let refused = connect(&url, options(None)).await.err().expect("a refusal").to_string();
+        assert!(refused.contains("synchronous_commit=off"), "{refused}");
+        for waits in ["on", "local", "remote_write"] {
+            let url = format!("{}%20-csynchronous_commit%3D{waits}", world.database.url());
+            connect(&url, options(None)).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_lost_race_for_a_serial_key_does_not_hold_up_other_tasks() {
+    on_postgres(async |world: World| {
+        // Every claim of a task with a serial key loses its race.
+        world
+            .database
+            .execute(
+                "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     RAISE unique_violation USING CONSTRAINT = 'punctual_tasks_serial_running';
+                 END $$;
+                 CREATE TRIGGER lose BEFORE UPDATE ON punctual_tasks FOR EACH ROW
+                 WHEN (NEW.serial_key IS NOT NULL AND NEW.status = 'running') EXECUTE FUNCTION lose()",
+            )
+            .await;
+        world.add(task("mail").serial_key("k").priority(9)).await;
+        assert_eq!(world.claim_up_to(9, "mail").await, []);
+        let others = world.add_all((0..2).map(|_| task("mail"))).await;
+        assert_eq!(ids(&world.claim_up_to(9, "mail").await), ids(&others));
+    });
+}
+
+/// A transaction that others have to wait for.
+struct Blocker {
+    connection: PgConnection,
+    pid: i32,
+    observer: PgConnection,
+}
+
+impl Blocker {
+    async fn begin(database: &Database) -> Self {
+        let mut connection = PgConnection::connect(&database.url()).await.unwrap();
+        let observer = PgConnection::connect(&database.url()).await.unwrap();
+        let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await.unwrap();
+        sqlx::raw_sql("BEGIN").execute(&mut connection).await.unwrap();
+        Self { connection, pid, observer }
+    }
+
+    async fn execute(&mut self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&mut self.connection).await.unwrap();
+    }
+
+    async fn commit(mut self) {
+        self.execute("COMMIT").await;
+    }
+
+    /// Returns once so many others wait for this transaction.
+    async fn until_it_blocks(&mut self, others: i64) {
+        let waiting = async {
+            let count = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+            while sqlx::query_scalar::<_, i64>(count).bind(self.pid).fetch_one(&mut self.observer).await.unwrap()
+                != others
+            {}
+        };
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("so many others wait in time");
+    }
+}

@@ -167,6 +167,15 @@ pub(crate) async fn an_edit_is_written_and_grows_the_version(world: World) {
     world.every_minute("nightly").await;
 }
 
+pub(crate) async fn the_stores_clock_says_when_a_schedule_was_edited(world: World) {
+    let mut edited = world.every_minute("nightly").await;
+    world.advance_secs(5);
+    edited.updated_at = world.in_secs(-500);
+    let stored = world.update_schedule(&edited).await.unwrap();
+    assert_eq!(stored.updated_at, world.now());
+    assert_eq!(world.schedule(edited.id).await, Ok(Some(stored)));
+}
+
 pub(crate) async fn a_stale_edit_is_refused_with_the_present_version(world: World) {
     let first = world.every_minute("nightly").await;
     let mut second = first.clone();

@@ -190,6 +190,17 @@ pub(crate) async fn a_settling_that_comes_again_was_before_also_once_the_next_at
     assert_eq!(world.settle_as(&second, completed()).await, Settled::Before);
 }
 
+pub(crate) async fn a_settling_that_comes_again_was_before_also_once_the_waiting_task_was_cancelled(world: World) {
+    for settlement in [retried(60), snoozed(60), Settlement::HandedBack] {
+        let running = world.running(task("mail")).await;
+        world.settle_now(&running, settlement.clone()).await;
+        let cancelled = world.cancel(running.id).await.unwrap().unwrap();
+        assert_eq!(world.settle_as(&running, settlement.clone()).await, Settled::Before, "{settlement:?}");
+        assert_eq!(world.settle_as(&running, completed()).await, Settled::LeaseLost, "{settlement:?}");
+        assert_eq!(world.read(running.id).await, cancelled);
+    }
+}
+
 pub(crate) async fn another_outcome_by_a_settled_epoch_changes_nothing(world: World) {
     for (i, settlement) in settlements().into_iter().enumerate() {
         let running = world.running(task(&format!("topic{i}"))).await;

@@ -28,6 +28,27 @@ fn a_second_store_on_one_file_is_refused() {
     });
 }
 
+/// Locks belong to the process, and closing any descriptor of the file ends them all.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_store_that_is_refused_leaves_the_locks_of_the_first() {
+    use std::os::unix::fs::MetadataExt;
+
+    on_sqlite(async |world: World| {
+        world.add(task("mail")).await;
+        let file = std::path::PathBuf::from(world.database.url().trim_start_matches("sqlite://"));
+        let inode = format!(":{} ", std::fs::metadata(file).unwrap().ino());
+        let locks = || {
+            let all = std::fs::read_to_string("/proc/locks").unwrap();
+            all.lines().filter(|line| line.contains("POSIX") && line.contains(&inode)).count()
+        };
+        let held = locks();
+        assert!(held > 0, "SQLite holds a lock while a file with a write-ahead log is open");
+        refusal(&world.database.url(), options(None)).await;
+        assert_eq!(locks(), held);
+    });
+}
+
 #[test]
 fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -168,6 +168,17 @@ pub(crate) async fn a_paused_or_finished_schedule_does_not_fire(world: World) {
     assert_eq!(world.tick_by_the_rules().await, Ticked::default());
 }
 
+pub(crate) async fn a_disabled_schedule_is_never_due_whatever_its_next_instant(world: World) {
+    let mut disabled = world.unwritten("nightly");
+    disabled.enabled = false;
+    assert!(disabled.next_fire_at.is_some());
+    world.create_schedule(&disabled).await.unwrap();
+    world.advance_secs(3600);
+    assert_eq!(world.next_fire_at().await, Ok(None));
+    assert_eq!(world.counts().await.unwrap().schedule_lag, std::time::Duration::ZERO);
+    assert_eq!(world.tick_by_the_rules().await, Ticked::default());
+}
+
 pub(crate) async fn the_last_fire_leaves_no_next_instant(world: World) {
     let mut schedule = world.unwritten("nightly");
     schedule.definition.max_fires = Some(2);

@@ -50,6 +50,23 @@ pub(crate) async fn a_topic_is_replaced_whole(world: World) {
     assert_eq!(world.topics().await, Ok(vec![second]));
 }
 
+pub(crate) async fn a_topic_is_added_only_where_there_is_none(world: World) {
+    let first = TopicDefinition { paused: true, ..definition("mail", Route::Pull) };
+    assert_eq!(world.add_topic(&first).await, Ok(true));
+    assert_eq!(world.add_topic(&definition("mail", Route::Event)).await, Ok(false));
+    assert_eq!(world.topics().await, Ok(vec![first]));
+    world.delete_topic(&"mail".parse().unwrap()).await.unwrap();
+    assert_eq!(world.add_topic(&definition("mail", Route::Event)).await, Ok(true));
+}
+
+pub(crate) async fn of_eight_nodes_that_add_a_topic_one_does(world: World) {
+    let added = side_by_side(world.eight_nodes().await, |node| async move {
+        node.add_topic(&definition("mail", Route::Event)).await.unwrap()
+    })
+    .await;
+    assert_eq!(added.iter().filter(|added| **added).count(), 1);
+}
+
 pub(crate) async fn topics_are_listed_by_name(world: World) {
     let mut names = ["mail.b", "mail.*", "mail", "mail-2", "a", "Z"];
     for name in names {

@@ -7,7 +7,7 @@ use punctual_domain::fire::FireKind;
 use punctual_domain::id::{FireId, MessageId, ScheduleId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::{NewMessage, Sending};
-use punctual_domain::store::{Answer, Counts, Depth, FireFilter, Page, Pruned, Remember, TaskFilter};
+use punctual_domain::store::{Answer, Counts, Depth, EventCursor, FireFilter, Page, Pruned, Remember, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::topic::{Route, TopicDefinition};
 
@@ -148,6 +148,18 @@ pub(crate) async fn fires_are_pruned_and_their_schedule_stays(world: World) {
     assert_eq!(world.schedule(schedule.id).await, before);
 }
 
+pub(crate) async fn a_fire_stays_as_long_as_its_task_lives(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    world.advance_secs(61);
+    world.tick_by_the_rules().await;
+    let running = world.claim_one("report").await;
+    world.advance(TimeDelta::days(2));
+    assert_eq!(prune_all(&world, DAY).await, Pruned::default());
+    assert_eq!(world.fires(schedule.id, &FireFilter::default(), Page::first(9)).await.unwrap().len(), 1);
+    world.settle_now(&running, completed()).await;
+    assert_eq!(prune_all(&world, DAY).await, Pruned { fires: 1, ..Default::default() });
+}
+
 pub(crate) async fn sent_messages_are_pruned_and_the_others_stay(world: World) {
     for key in ["sent", "failed", "pending"] {
         post(&world, key).await;
@@ -235,7 +247,7 @@ pub(crate) async fn upkeep_on_the_databases_own_clock(world: World) {
     world.add(task("mail")).await;
     assert_eq!(world.prune(DAY, 10).await, Ok(Pruned::default()));
     assert_eq!(world.counts().await.unwrap().due.len(), 1);
-    let events = world.events(before - TimeDelta::seconds(1), 10).await.unwrap();
+    let events = world.events(&EventCursor::since(before - TimeDelta::seconds(1)), 10).await.unwrap();
     assert_eq!(events.len(), 2);
     assert!(events.iter().all(|event| event.task == ended));
 }

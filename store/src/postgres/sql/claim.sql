@@ -1,4 +1,5 @@
 -- Claims due tasks: per topic at most its slots, in the order of priority, run_at and id; no task is claimed twice.
+-- With $7, tasks that have a serial key are left out.
 -- Probes each priority of a topic by itself: a scan over all of them would read every future task on its way.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
@@ -11,7 +12,7 @@ WITH clock AS (
         SELECT t.ctid AS line, t.topic, t.priority, t.run_at, t.id
         FROM punctual_tasks AS t
         WHERE t.status = 'pending' AND t.lost > 0 AND t.topic = w.topic AND t.run_at <= clock.now
-            AND (t.serial_key IS NULL OR NOT EXISTS (
+            AND (t.serial_key IS NULL OR NOT $7 AND NOT EXISTS (
                 SELECT FROM punctual_tasks AS e
                 WHERE e.topic = t.topic AND e.serial_key = t.serial_key
                     AND (e.status = 'running' OR (e.first_run_at, e.id) < (t.first_run_at, t.id))))
@@ -39,7 +40,7 @@ WITH clock AS (
             FROM punctual_tasks AS t
             WHERE t.status = 'pending' AND t.topic = w.topic AND t.priority = l.priority AND t.run_at <= clock.now
                 AND (t.lost = 0 OR $6::integer < 0)
-                AND (t.serial_key IS NULL OR NOT EXISTS (
+                AND (t.serial_key IS NULL OR NOT $7 AND NOT EXISTS (
                     SELECT FROM punctual_tasks AS e
                     WHERE e.topic = t.topic AND e.serial_key = t.serial_key
                         AND (e.status = 'running' OR (e.first_run_at, e.id) < (t.first_run_at, t.id))))
@@ -56,7 +57,9 @@ WITH clock AS (
 )
 UPDATE punctual_tasks AS t
 SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = $4,
-    lease_expires_at = clock.now + $5::bigint * interval '1 microsecond', started_at = clock.now
+    lease_expires_at =
+        least(clock.now + $5::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00'),
+    started_at = clock.now
 FROM clock
 WHERE t.ctid = ANY (ARRAY(SELECT p.line FROM picked AS p JOIN wanted AS w ON w.topic = p.topic WHERE p.place <= w.slots))
 RETURNING

@@ -10,7 +10,7 @@ WITH clock AS (
     FOR UPDATE OF t
 )
 UPDATE punctual_tasks AS t
-SET lease_expires_at = clock.now + $4::bigint * interval '1 microsecond'
+SET lease_expires_at = least(clock.now + $4::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00')
 FROM clock
 WHERE t.id = ANY (ARRAY(SELECT id FROM held))
 RETURNING t.id, t.epoch, t.lease_expires_at

@@ -19,7 +19,10 @@ CROSS JOIN unnest(
     rescheduled_from
 )
 CROSS JOIN LATERAL (
-    SELECT coalesce(n.due_at, clock.now + n.due_after_us * interval '1 microsecond') AS run_at
+    SELECT coalesce(
+        n.due_at,
+        least(clock.now + n.due_after_us * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00')
+    ) AS run_at
 ) AS due
 -- Two batches that share keys meet them in the same order.
 ORDER BY n.topic, n.dedupe_key, n.id

@@ -5,7 +5,9 @@ WITH clock AS (
     UPDATE punctual_outbox AS o
     SET status = $4, provider_id = coalesce($5, o.provider_id), error = $6,
         next_attempt_at = CASE WHEN $7::bigint IS NULL THEN o.next_attempt_at
-                               ELSE clock.now + $7::bigint * interval '1 microsecond' END,
+                               ELSE least(
+                                   clock.now + $7::bigint * interval '1 microsecond',
+                                   timestamptz '9999-12-31 23:59:59.999999+00') END,
         completed_at = CASE WHEN $4 = 'pending' THEN NULL ELSE clock.now END
     FROM clock
     WHERE o.id = $2 AND o.epoch = $3 AND o.status = 'pending'

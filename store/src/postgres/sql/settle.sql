@@ -37,7 +37,8 @@ WITH clock AS (
     UPDATE punctual_tasks AS t
     SET status = 'pending', lost = t.lost - 1, snoozes = t.snoozes + (h.outcome = 'snoozed')::integer,
         attempt = t.attempt - (h.outcome = 'handed_back')::integer,
-        run_at = CASE WHEN h.delay_us IS NULL THEN t.run_at ELSE clock.now + h.delay_us * interval '1 microsecond' END,
+        run_at = CASE WHEN h.delay_us IS NULL THEN t.run_at
+            ELSE least(clock.now + h.delay_us * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00') END,
         lease_owner = NULL, lease_expires_at = NULL, error = coalesce(h.reason, t.error)
     FROM held AS h, clock
     WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running' AND h.becomes = 'pending'
