@@ -308,11 +308,9 @@ async fn connect(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Arc<d
 
 /// Stores that the plugins' topics have handlers: nodes without the plugin then leave their tasks alone.
 async fn register_handlers(store: &dyn Store, handled: BTreeSet<TopicPattern>) -> Result<(), StoreError> {
-    let known = store.topics().await?;
     for topic in handled {
-        if !known.iter().any(|definition| definition.name == topic) {
-            store.put_topic(&TopicDefinition::new(topic, Route::Handler)).await?;
-        }
+        // What the operator said about it stays.
+        store.add_topic(&TopicDefinition::new(topic, Route::Handler)).await?;
     }
     Ok(())
 }

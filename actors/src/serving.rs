@@ -35,13 +35,12 @@ impl Handlers {
     }
 
     fn for_topic(&self, topic: &Topic) -> Option<Arc<dyn Handler>> {
-        let exact_then_longest = |pattern: &TopicPattern| (!pattern.as_str().ends_with('*'), pattern.as_str().len());
         // Of equals the last is the largest: backwards, that is the one registered first.
         self.registered
             .iter()
             .rev()
             .filter(|(pattern, _)| pattern.matches(topic))
-            .max_by_key(|(pattern, _)| exact_then_longest(pattern))
+            .max_by_key(|(pattern, _)| pattern.closeness())
             .map(|(_, handler)| handler.clone())
     }
 }

@@ -18,7 +18,7 @@ impl Secret {
     /// A URL of which all but the password is shown.
     pub fn url(value: impl Into<String>) -> Self {
         let value = value.into();
-        let shown = without_password(&value);
+        let shown = punctual_store::redacted(&value);
         Self { value, shown }
     }
 
@@ -38,23 +38,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
-}
-
-/// The URL without its password, wherever drivers accept one: before the host or among the parameters.
-fn without_password(url: &str) -> String {
-    if !url.contains("://") && url.contains('@') {
-        return "***".into();
-    }
-    let redacted = punctual_store::redacted(url);
-    let Some((address, parameters)) = redacted.split_once('?') else { return redacted };
-    let parameters: Vec<_> = parameters
-        .split('&')
-        .map(|parameter| match parameter.split_once('=') {
-            Some((name, _)) if name.to_ascii_lowercase().contains("pass") => format!("{name}=***"),
-            _ => parameter.to_owned(),
-        })
-        .collect();
-    format!("{address}?{}", parameters.join("&"))
 }
 
 #[cfg(test)]
