@@ -131,6 +131,10 @@ impl Service {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
         let plugins = plugins::enabled(&config.plugins);
         let handled = plugins::patterns(&plugins)?;
+        // Before the database: a start that cannot succeed must not migrate it.
+        let listen_error = |error| StartError::Listen { address: config.listen, error };
+        let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
+        let address = socket.local_addr().map_err(listen_error)?;
         let store = connect(&config, options.clock.clone()).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
@@ -141,10 +145,6 @@ impl Service {
         }
         let redis = config.redis_url.as_ref().map(Redis::new).transpose();
         let redis = redis.map_err(|error| StartError::Redis(error.to_string()))?;
-
-        let listen_error = |error| StartError::Listen { address: config.listen, error };
-        let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
-        let address = socket.local_addr().map_err(listen_error)?;
 
         let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
@@ -269,6 +269,10 @@ impl Service {
         let goodbye = tokio::time::timeout(GOODBYE, self.store.remove_node(self.node_id)).await;
         if !matches!(goodbye, Ok(Ok(()))) {
             warn!(node_id = %self.node_id, "node not removed");
+        }
+        let closed = tokio::time::timeout(GOODBYE, self.store.close()).await;
+        if !matches!(closed, Ok(Ok(()))) {
+            warn!("database not closed in good order");
         }
         info!("service stopped");
         ended

@@ -12,6 +12,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use punctual_domain::clock::Clock;
 use punctual_domain::store::{Settled, Settling, Store, StoreError};
+use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::supervisor::SupervisorMessage;
@@ -135,9 +136,12 @@ impl Settler {
                     let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
                 }
                 for (Ended { settling, .. }, answer) in batch.iter().zip(answers) {
+                    let (task_id, epoch, settlement) = (settling.task_id, settling.epoch, &settling.settlement);
                     if answer == Settled::LeaseLost {
                         metrics::counter!("punctual_stale_settles_total").increment(1);
-                        tracing::warn!(task_id = %settling.task_id, epoch = %settling.epoch, "lease lost");
+                        tracing::warn!(%task_id, %epoch, "lease lost");
+                    } else if settlement.status() == TaskStatus::Failed {
+                        tracing::warn!(%task_id, outcome = settlement.outcome().as_str(), "task failed");
                     }
                 }
                 self.flush(myself, state);

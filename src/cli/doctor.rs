@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use chrono::TimeDelta;
 use punctual_domain::time::ZoneDatabase;
-use punctual_store::{Migrate, Options, SchemaState};
+use punctual_store::{ConnectError, Migrate, Options, SchemaState};
 use serde::Serialize;
 
 use super::ConfigArgs;
@@ -89,10 +89,14 @@ fn configuration(warnings: &[String]) -> Check {
 }
 
 async fn database(url: &Secret) -> Vec<Check> {
+    if let Some(check) = missing_folder(url) {
+        return vec![check];
+    }
     let schema = match tokio::time::timeout(PATIENCE, punctual_store::schema_state(url.expose())).await {
         Ok(Ok(schema)) => schema,
         Ok(Err(error)) => {
-            return vec![Check::failed("database", format!("{url}: {error}"), "start it, or mend DATABASE_URL")];
+            let advice = "see to the reason given, or mend DATABASE_URL";
+            return vec![Check::failed("database", format!("{url}: {error}"), advice)];
         }
         Err(_) => {
             let found = format!("{url} did not answer within {PATIENCE:?}");
@@ -113,15 +117,24 @@ async fn database(url: &Secret) -> Vec<Check> {
     checks
 }
 
+/// A SQLite file is created at the first start, but not its folder.
+fn missing_folder(url: &Secret) -> Option<Check> {
+    let path = url.expose().strip_prefix("sqlite:")?.trim_start_matches("//").split('?').next()?;
+    let folder = std::path::Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    let found = format!("{url}: the folder {} does not exist", folder.display());
+    (!path.starts_with(':') && !folder.is_dir())
+        .then(|| Check::failed("database", found, "create it, or mend DATABASE_URL"))
+}
+
 /// What can only be seen by opening the database as the service does, which refuses what would not survive a power cut.
 async fn open_database(url: &Secret) -> Vec<Check> {
     let options = Options { migrate: Migrate::Check, connections: 1, ..Options::default() };
     let store = match punctual_store::connect(url.expose(), options).await {
         Ok(store) => store,
-        Err(error) if url.expose().starts_with("sqlite:") => {
+        Err(error @ ConnectError::InUse(_)) => {
             return vec![Check::note("durability", error.to_string(), "stop the service to have this checked too")];
         }
-        Err(error) => return vec![Check::failed("durability", error.to_string(), "mend the database's settings")],
+        Err(error) => return vec![Check::failed("durability", error.to_string(), "see to the reason given")],
     };
     let durable = match url.expose().starts_with("sqlite:") {
         true => "WAL with synchronous=FULL",

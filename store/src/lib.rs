@@ -60,6 +60,9 @@ pub enum ConnectError {
     /// The database works, but not in a way that keeps our promises, or it belongs to somebody else.
     #[error("{0}")]
     Refused(String),
+    /// Another process has the database to itself.
+    #[error("{0}")]
+    InUse(String),
     /// The database did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

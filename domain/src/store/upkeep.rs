@@ -23,6 +23,9 @@ pub trait Upkeep: Send + Sync {
     /// from a little before the last event seen, which may repeat events, and never skips one.
     async fn events(&self, after: &EventCursor, limit: u32) -> Result<Vec<Event>, StoreError>;
 
+    /// Lets go of the database in good order. Called last: nothing else works afterwards.
+    async fn close(&self) -> Result<(), StoreError>;
+
     /// What the gauges show.
     async fn counts(&self) -> Result<Counts, StoreError>;
 }

@@ -84,6 +84,11 @@ impl Upkeep for PostgresStore {
         })
     }
 
+    async fn close(&self) -> Result<(), StoreError> {
+        self.pool.close().await;
+        Ok(())
+    }
+
     async fn counts(&self) -> Result<Counts, StoreError> {
         lend!(self, |connection| {
             let now = PostgresStore::now(self);

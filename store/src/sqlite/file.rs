@@ -71,7 +71,7 @@ async fn wait_for_lock(path: &Path) -> Result<File, ConnectError> {
                 tokio::time::sleep(LOCK_PAUSE).await;
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(refused(format!(
+                return Err(ConnectError::InUse(format!(
                     "{} is in use by another punctual process or store: stop that one first; SQLite serves one process, \
                      use PostgreSQL for several",
                     path.display()

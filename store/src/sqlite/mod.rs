@@ -53,6 +53,8 @@ pub struct SqliteStore {
     /// `None` in memory: the database belongs to the writer's connection, which then reads too.
     readers: Option<SqlitePool>,
     now: Arc<Now>,
+    /// How the file is opened once more, to close it in good order; `None` in memory.
+    reopen: Option<SqliteConnectOptions>,
     deadline: Duration,
 }
 
@@ -63,12 +65,12 @@ impl SqliteStore {
     /// When the file cannot be used, another process has it, or its schema is newer than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let now = Arc::new(Now::new(options.clock));
-        let (line, readers, lock) = match Place::of(url)? {
+        let (line, readers, reopen, lock) = match Place::of(url)? {
             Place::Memory => {
                 let mut connection =
                     tuned(SqliteConnectOptions::new().filename(":memory:")).connect().await.map_err(broken)?;
                 prepare(&mut connection, options.migrate, &now).await?;
-                (Line::in_memory(connection), None, None)
+                (Line::in_memory(connection), None, None, None)
             }
             Place::File(path) => {
                 if options.migrate == Migrate::Check && !path.exists() {
@@ -84,11 +86,11 @@ impl SqliteStore {
                     .acquire_timeout(ACQUIRE_DEADLINE)
                     .test_before_acquire(false)
                     .connect_lazy_with(reading(&path));
-                (Line::to_file(connection, writing(&path)), Some(readers), Some(lock))
+                (Line::to_file(connection, writing(&path)), Some(readers), Some(writing(&path)), Some(lock))
             }
         };
         let writer = Writer::start(line, now.clone(), lock);
-        Ok(Self { writer, readers, now, deadline: options.deadline })
+        Ok(Self { writer, readers, reopen, now, deadline: options.deadline })
     }
 
     /// Runs `work` in a transaction of the writer, and answers once it is committed.

@@ -9,6 +9,7 @@ use punctual_domain::event::{Event, EventKind};
 use punctual_domain::store::{Counts, Depth, EventCursor, Pruned, StoreError, Upkeep};
 use punctual_domain::topic::Topic;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions, Connection};
 use uuid::Uuid;
 
 use super::rows::{Columns, Hex, instant, micros, micros_before};
@@ -42,6 +43,15 @@ impl Upkeep for SqliteStore {
             .boxed()
         })
         .await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let (Some(readers), Some(options)) = (&self.readers, &self.reopen) else { return Ok(()) };
+        readers.close().await;
+        // Whoever copies the file alone then has everything.
+        let mut connection = options.connect().await.map_err(broken)?;
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.map_err(broken)?;
+        connection.close().await.map_err(broken)
     }
 
     async fn counts(&self) -> Result<Counts, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_domain::store::{Page, StoreError};
+use punctual_domain::store::{Page, StoreError, TaskFilter};
 use punctual_store::{ConnectError, Migrate, Options, connect};
 use sqlx::{Connection, SqliteConnection};
 
@@ -16,7 +16,7 @@ async fn refusal(url: &str, options: Options) -> String {
 fn a_second_store_on_one_file_is_refused() {
     on_sqlite(async |world: World| {
         let sentence = match connect(&world.database.url(), options(None)).await {
-            Err(ConnectError::Refused(sentence)) => sentence,
+            Err(ConnectError::InUse(sentence)) => sentence,
             Err(other) => panic!("{other:?}"),
             Ok(_) => panic!("it was opened twice"),
         };
@@ -108,4 +108,18 @@ fn a_file_that_somebody_else_is_writing_is_an_error_and_the_next_call_works() {
             errors += 1;
         }
     });
+}
+
+#[tokio::test]
+async fn a_store_that_was_closed_leaves_everything_in_the_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("punctual.db").display());
+    let store = punctual_store::connect(&url, Options::default()).await.unwrap();
+    store.create_tasks(vec![task("mail").build()], None).await.unwrap();
+    store.close().await.unwrap();
+    let copy = folder.path().join("copy.db");
+    std::fs::copy(folder.path().join("punctual.db"), &copy).unwrap();
+    let copied = punctual_store::connect(&format!("sqlite://{}", copy.display()), Options::default()).await.unwrap();
+    let tasks = copied.tasks(&TaskFilter::default(), Page::first(10)).await.unwrap();
+    assert_eq!(tasks.len(), 1);
 }
