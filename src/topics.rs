@@ -11,11 +11,15 @@ use tokio::sync::Mutex;
 /// How soon this node notices what another one wrote.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// What the store says its definitions are.
+type Answer = Result<Arc<[TopicDefinition]>, StoreError>;
+
 /// Knows the definitions of topics, and which topics this node has handlers for.
 pub(crate) struct TopicDirectory {
     store: Arc<dyn Store>,
     handled: BTreeSet<&'static str>,
-    seen: Mutex<Option<(Instant, Arc<[TopicDefinition]>)>>,
+    /// What the store last answered, a refusal too: while it is away, callers do not wait for it one after another.
+    seen: Mutex<Option<(Instant, Answer)>>,
 }
 
 impl TopicDirectory {
@@ -24,16 +28,16 @@ impl TopicDirectory {
     }
 
     /// All definitions, at most a second old.
-    pub(crate) async fn definitions(&self) -> Result<Arc<[TopicDefinition]>, StoreError> {
+    pub(crate) async fn definitions(&self) -> Answer {
         let mut seen = self.seen.lock().await;
         if let Some((at, definitions)) = &*seen
             && at.elapsed() < FRESH
         {
-            return Ok(Arc::clone(definitions));
+            return definitions.clone();
         }
-        let definitions: Arc<[_]> = self.store.topics().await?.into();
-        *seen = Some((Instant::now(), Arc::clone(&definitions)));
-        Ok(definitions)
+        let definitions = self.store.topics().await.map(Arc::from);
+        *seen = Some((Instant::now(), definitions.clone()));
+        definitions
     }
 
     /// What a caller should know about sending tasks to `topic`.

@@ -91,11 +91,9 @@ impl<'a> Fields<'a> {
 
     /// Every field that is left, as text.
     pub(crate) fn all_text(mut self, refusals: &mut Refusals) -> Vec<(String, String)> {
-        let names: Vec<_> = self.entries.iter().map(|(name, _)| name.clone()).collect();
-        names
+        std::mem::take(&mut self.entries)
             .into_iter()
-            .filter_map(|name| {
-                let raw = self.raw(&name)?;
+            .filter_map(|(name, raw)| {
                 let text = serde_json::from_str(raw.get()).ok();
                 let text = self.or_refuse(&shortened(&name), text, "must be a string", refusals)?;
                 Some((name, text))

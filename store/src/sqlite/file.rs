@@ -2,10 +2,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use punctual_domain::store::StoreError;
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::{ConnectError, bad_url};
@@ -38,6 +40,34 @@ impl Place {
         match options.get_filename() {
             path if path.as_os_str().is_empty() => Err(bad_url(url, "it names no file")),
             path => Ok(Self::File(path.to_owned())),
+        }
+    }
+}
+
+/// Which file a path leads to: one that is deleted or replaced while we have it open leads elsewhere.
+#[derive(Debug)]
+pub(super) struct Identity {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// What is at `path` now.
+    pub(super) fn of(path: &Path) -> Result<Self, ConnectError> {
+        let found =
+            path.metadata().map_err(|error| refused(format!("{} cannot be looked at: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
+    /// Whether it is still there; what is written to a file nobody can find again is lost.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.path.metadata() {
+            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
+            _ => Err(StoreError::Unavailable(format!(
+                "{} was deleted or replaced while it was open: put it back, or restart punctual",
+                self.path.display()
+            ))),
         }
     }
 }

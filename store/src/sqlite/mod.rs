@@ -73,6 +73,8 @@ impl SqliteStore {
                 (Line::in_memory(connection), None, None, None)
             }
             Place::File(path) => {
+                // By whatever name it is called, it is locked by one.
+                let path = path.canonicalize().unwrap_or(path);
                 if options.migrate == Migrate::Check && !path.exists() {
                     SchemaState::EMPTY.check_complete().map_err(ConnectError::Refused)?;
                 }
@@ -86,7 +88,12 @@ impl SqliteStore {
                     .acquire_timeout(ACQUIRE_DEADLINE)
                     .test_before_acquire(false)
                     .connect_lazy_with(reading(&path));
-                (Line::to_file(connection, writing(&path)), Some(readers), Some(writing(&path)), Some(lock))
+                (
+                    Line::to_file(connection, writing(&path), file::Identity::of(&path)?),
+                    Some(readers),
+                    Some(writing(&path)),
+                    Some(lock),
+                )
             }
         };
         let writer = Writer::start(line, now.clone(), lock);
@@ -218,6 +225,8 @@ const INTERRUPTED: i32 = 9;
 const IO_ERROR: i32 = 10;
 const FULL_DISK: i32 = 13;
 const CANNOT_OPEN: i32 = 14;
+/// Somebody else wrote into the file.
+const DAMAGED: i32 = 11;
 const NOT_A_DATABASE: i32 = 26;
 
 /// SQLite's primary result code; the upper bits of what sqlx reports only say more about it.
@@ -230,6 +239,7 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
 fn broken(error: sqlx::Error) -> StoreError {
     match (&error, primary_code(&error)) {
         (_, Some(BUSY | LOCKED | NO_MEMORY | READ_ONLY | INTERRUPTED | IO_ERROR | FULL_DISK | CANNOT_OPEN))
+        | (_, Some(DAMAGED | NOT_A_DATABASE))
         | (
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed,
             None,
@@ -268,7 +278,7 @@ mod tests {
 
     async fn refusal(url: &str) -> String {
         match SqliteStore::connect(url, Options::default()).await.err().expect("it is refused") {
-            ConnectError::Refused(sentence) => sentence,
+            ConnectError::Refused(sentence) | ConnectError::InUse(sentence) => sentence,
             other => panic!("{other:?}"),
         }
     }

@@ -21,6 +21,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{mpsc, oneshot};
 
+use super::file::Identity;
 use super::{Now, broken};
 
 /// How many jobs may wait.
@@ -63,18 +64,23 @@ pub(super) struct Line {
     connection: Option<SqliteConnection>,
     /// `None` for a database in memory: it lives and dies with its connection.
     reopen: Option<SqliteConnectOptions>,
+    /// The file that must still be there.
+    identity: Option<Identity>,
 }
 
 impl Line {
-    pub(super) fn to_file(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
-        Self { connection: Some(connection), reopen: Some(options) }
+    pub(super) fn to_file(connection: SqliteConnection, options: SqliteConnectOptions, identity: Identity) -> Self {
+        Self { connection: Some(connection), reopen: Some(options), identity: Some(identity) }
     }
 
     pub(super) fn in_memory(connection: SqliteConnection) -> Self {
-        Self { connection: Some(connection), reopen: None }
+        Self { connection: Some(connection), reopen: None, identity: None }
     }
 
     async fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        if let Some(identity) = &self.identity {
+            identity.check()?;
+        }
         if self.connection.is_none()
             && let Some(options) = &self.reopen
         {

@@ -123,3 +123,18 @@ async fn a_store_that_was_closed_leaves_everything_in_the_one_file() {
     let tasks = copied.tasks(&TaskFilter::default(), Page::first(10)).await.unwrap();
     assert_eq!(tasks.len(), 1);
 }
+
+#[test]
+fn a_file_that_was_deleted_under_the_store_takes_no_more_tasks() {
+    on_sqlite(async |world: World| {
+        world.add(task("mail")).await;
+        let path = world.database.url().trim_start_matches("sqlite://").split('?').next().unwrap().to_owned();
+        let (aside, back) = (format!("{path}.aside"), path.clone());
+        std::fs::rename(&path, &aside).unwrap();
+        let refused = world.create(task("mail")).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        // Put back, it goes on where it was.
+        std::fs::rename(&aside, &back).unwrap();
+        world.add(task("mail")).await;
+    });
+}
