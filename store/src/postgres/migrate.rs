@@ -1,4 +1,7 @@
 //! Brings the schema up to date, safe when several nodes start at once.
+//!
+//! No statement here is prepared by name, and the lock ends with its transaction: behind PgBouncer in transaction mode
+//! each statement may meet another server connection.
 
 use punctual_domain::store::StoreError;
 use sqlx::postgres::PgConnection;
@@ -26,6 +29,7 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
 /// What the schema is: versions, and that what was applied is what we know.
 pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, ConnectError> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('punctual_schema') IS NOT NULL")
+        .persistent(false)
         .fetch_one(&mut *connection)
         .await
         .map_err(broken)?;
@@ -33,6 +37,7 @@ pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, 
         return Ok(SchemaState::EMPTY);
     }
     let rows = sqlx::query("SELECT version, checksum, oldest_compatible FROM punctual_schema ORDER BY version")
+        .persistent(false)
         .fetch_all(connection)
         .await
         .map_err(broken)?;
@@ -49,12 +54,13 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
         return Ok(());
     }
     let mut transaction = connection.begin().await.map_err(broken)?;
-    sqlx::query(LOCK).execute(&mut *transaction).await.map_err(broken)?;
+    sqlx::query(LOCK).persistent(false).execute(&mut *transaction).await.map_err(broken)?;
     sqlx::query(
         "CREATE TABLE IF NOT EXISTS punctual_schema (
             version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
             oldest_compatible integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
     )
+    .persistent(false)
     .execute(&mut *transaction)
     .await
     .map_err(broken)?;
@@ -69,6 +75,7 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
 async fn apply(connection: &mut PgConnection, migration: &Migration) -> Result<(), StoreError> {
     sqlx::raw_sql(migration.postgres).execute(&mut *connection).await.map_err(broken)?;
     sqlx::query("INSERT INTO punctual_schema (version, name, checksum, oldest_compatible) VALUES ($1, $2, $3, $4)")
+        .persistent(false)
         .bind(migration.version)
         .bind(migration.name)
         .bind(checksum(migration.postgres))

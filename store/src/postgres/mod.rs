@@ -7,10 +7,10 @@
 //! The server gives a statement up by itself a second after our deadline (`statement_timeout`, `lock_timeout`): one that
 //! waits for a lock does not notice that its caller has gone, and would be carried out long after we reported it lost.
 //!
-//! Nothing else depends on a session: it all works behind PgBouncer in transaction mode (then add
-//! `statement-cache-capacity=0` to the URL, for PgBouncer before 1.21). There both time limits reach only the server
-//! connections that ours happened to meet when they were opened, and stay on those for whoever is next: set them on the
-//! role instead (`ALTER ROLE punctual SET statement_timeout = '31s'`), and give Punctual a pool of its own.
+//! Nothing else depends on a session but statements prepared by name: PgBouncer in transaction mode must be 1.21 or newer
+//! and track those (`max_prepared_statements`). There both time limits reach only the server connections that ours
+//! happened to meet when they were opened, and stay on those for whoever is next: set them on the role instead
+//! (`ALTER ROLE punctual SET statement_timeout = '31s'`), and give Punctual a pool of its own.
 
 /// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
 /// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
@@ -193,6 +193,7 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError>
     let (version, fsync, synchronous_commit): (String, String, String) = sqlx::query_as(
         "SELECT current_setting('server_version_num'), current_setting('fsync'), current_setting('synchronous_commit')",
     )
+    .persistent(false)
     .fetch_one(connection)
     .await
     .map_err(broken)?;

@@ -1,6 +1,6 @@
 //! SQLite: one node, nothing to install.
 //!
-//! One connection writes ([`writer`]), a small pool reads beside it; WAL lets neither wait for the other. What is
+//! One connection writes (`writer.rs`), a small pool reads beside it; WAL lets neither wait for the other. What is
 //! answered is on disk: `synchronous=FULL`, read back after opening. One process owns the file: a lock beside it keeps a
 //! second one out. "Now" is the process's clock, which never goes backwards, asked once per job.
 //!
