@@ -18,7 +18,7 @@ use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
 use punctual_domain::topic::{Route, TopicDefinition, TopicPattern};
 use punctual_sdk::Plugin;
-use punctual_store::{ConnectError, SchemaState};
+use punctual_store::{ConnectError, Migrate, SchemaState};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,18 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// Whether to start without claiming or ticking.
     pub start: Start,
+    /// Whether the schema is brought up to date.
+    pub schema: Schema,
+}
+
+/// What happens to a schema that is not up to date.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schema {
+    /// It is brought up to date.
+    #[default]
+    Migrated,
+    /// The start is refused.
+    Required,
 }
 
 /// Whether work begins at once.
@@ -135,7 +147,7 @@ impl Service {
         let listen_error = |error| StartError::Listen { address: config.listen, error };
         let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let address = socket.local_addr().map_err(listen_error)?;
-        let store = connect(&config, options.clock.clone()).await?;
+        let store = connect(&config, &options).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
@@ -303,8 +315,13 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-async fn connect(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Arc<dyn Store>, StartError> {
-    let options = punctual_store::Options { clock, ..punctual_store::Options::default() };
+async fn connect(config: &Config, options: &Options) -> Result<Arc<dyn Store>, StartError> {
+    let migrate = match options.schema {
+        Schema::Migrated => Migrate::Run,
+        Schema::Required => Migrate::Check,
+    };
+    let clock = options.clock.clone();
+    let options = punctual_store::Options { clock, migrate, ..punctual_store::Options::default() };
     punctual_store::connect(config.database_url.expose(), options)
         .await
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::ConfigArgs;
 use crate::config::Config;
-use crate::service::{Options, Service, Start};
+use crate::service::{Options, Schema, Service, Start};
 use crate::telemetry;
 
 /// Runs the service until SIGTERM or SIGINT; a second signal stops it at once.
@@ -28,6 +28,9 @@ pub(super) struct ServeArgs {
     /// Take tasks, but run none; a restart without this flag resumes
     #[arg(long)]
     paused: bool,
+    /// Refuse a database whose schema is not up to date, instead of migrating it
+    #[arg(long)]
+    no_migrate: bool,
 }
 
 impl ServeArgs {
@@ -43,7 +46,8 @@ impl ServeArgs {
         let mut signals = Signals::new().context("cannot listen for signals")?;
 
         let start = if self.paused { Start::Paused } else { Start::Working };
-        let options = Options { start, ..Options::default() };
+        let schema = if self.no_migrate { Schema::Required } else { Schema::Migrated };
+        let options = Options { start, schema, ..Options::default() };
         let service = tokio::select! {
             service = Service::start(loaded.config, options) => service?,
             () = signals.next() => return Ok(ExitCode::SUCCESS),

@@ -21,6 +21,10 @@ async fn migrations_are_listed_then_applied(database: Database) {
         let (code, out, error) = migrate(&["--dry-run"]);
         assert!(code == Some(0) && out.contains("would apply 0001_tasks"), "{out}{error}");
     }
+    let mut serve = punctual(database.folder.path());
+    serve.args(["serve", "--no-migrate", "--listen", "127.0.0.1:0"]).env("DATABASE_URL", &database.url);
+    let (code, _, error) = run(&mut serve);
+    assert!(code == Some(1) && error.contains("punctual migrate"), "{error}");
     let (code, out, _) = migrate(&[]);
     assert!(code == Some(0) && out.contains("applied 0001_tasks"), "{out}");
     let (code, out, _) = migrate(&[]);

@@ -1,7 +1,7 @@
 //! Brings the schema up to date, safe when several nodes start at once.
 //!
-//! No statement here is prepared by name, and the lock ends with its transaction: behind PgBouncer in transaction mode
-//! each statement may meet another server connection.
+//! It all happens in one transaction, whose end also ends the lock: behind PgBouncer in transaction mode, statements
+//! outside of one may each meet another server connection.
 
 use punctual_domain::store::StoreError;
 use sqlx::postgres::PgConnection;
@@ -20,7 +20,9 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('punctual_schema'))";
 /// When the database cannot be reached.
 pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
     let mut connection = open(url).await?;
-    let state = state(&mut connection).await?;
+    let mut transaction = connection.begin().await.map_err(broken)?;
+    let state = state(&mut transaction).await?;
+    transaction.rollback().await.map_err(broken)?;
     // A failed farewell changes nothing: the connection is gone either way.
     let _ = connection.close().await;
     Ok(state)
@@ -46,29 +48,27 @@ pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, 
     SchemaState::of(applied, |migration| migration.postgres)
 }
 
-/// Applies what is missing, in one transaction.
+/// Applies what is missing; the caller's transaction makes it one.
 pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectError> {
     let found = state(connection).await?;
     found.check_not_newer().map_err(ConnectError::Refused)?;
     if found.missing().next().is_none() {
         return Ok(());
     }
-    let mut transaction = connection.begin().await.map_err(broken)?;
-    sqlx::query(LOCK).persistent(false).execute(&mut *transaction).await.map_err(broken)?;
+    sqlx::query(LOCK).persistent(false).execute(&mut *connection).await.map_err(broken)?;
     sqlx::query(
         "CREATE TABLE IF NOT EXISTS punctual_schema (
             version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
             oldest_compatible integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
     )
     .persistent(false)
-    .execute(&mut *transaction)
+    .execute(&mut *connection)
     .await
     .map_err(broken)?;
     // Looked at again under the lock: another node may have been first.
-    for migration in state(&mut transaction).await?.missing() {
-        apply(&mut transaction, migration).await?;
+    for migration in state(connection).await?.missing() {
+        apply(connection, migration).await?;
     }
-    transaction.commit().await.map_err(broken)?;
     Ok(())
 }
 

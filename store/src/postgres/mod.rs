@@ -81,14 +81,7 @@ impl PostgresStore {
     /// schema than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let mut connection = open(url).await?;
-        check_server(&mut connection).await?;
-        match options.migrate {
-            Migrate::Run => migrate::run(&mut connection).await?,
-            Migrate::Check => {
-                let found = migrate::state(&mut connection).await?;
-                found.check_not_newer().and_then(|()| found.check_complete()).map_err(ConnectError::Refused)?;
-            }
-        }
+        prepare(&mut connection, options.migrate).await?;
         // A failed farewell changes nothing: the connection is gone either way.
         let _ = connection.close().await;
 
@@ -185,6 +178,21 @@ async fn limit_statements(connection: &mut PgConnection, deadline: Duration) -> 
     .bind(limit.to_string())
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Checks the server and its schema in one transaction.
+async fn prepare(connection: &mut PgConnection, migrate: Migrate) -> Result<(), ConnectError> {
+    let mut transaction = connection.begin().await.map_err(broken)?;
+    check_server(&mut transaction).await?;
+    match migrate {
+        Migrate::Run => migrate::run(&mut transaction).await?,
+        Migrate::Check => {
+            let found = migrate::state(&mut transaction).await?;
+            found.check_not_newer().and_then(|()| found.check_complete()).map_err(ConnectError::Refused)?;
+        }
+    }
+    transaction.commit().await.map_err(broken)?;
     Ok(())
 }
 
