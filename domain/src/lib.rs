@@ -4,7 +4,6 @@
 
 pub mod calendar;
 pub mod clock;
-pub mod coordination;
 pub mod event;
 pub mod fire;
 pub mod id;
