@@ -2,6 +2,7 @@
 //!
 //! `main`, the tests and the benches use what is public here; everything else is private.
 
+mod bench;
 pub mod cli;
 mod clock;
 pub mod config;

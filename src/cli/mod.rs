@@ -1,5 +1,6 @@
 //! The command line: one file per command. Results go to stdout, everything else to stderr.
 
+mod bench;
 mod config;
 mod doctor;
 mod migrate;
@@ -45,6 +46,8 @@ enum Command {
     Config(config::ConfigCommand),
     /// Checks the database, Redis, the clock and the zone data
     Doctor(doctor::DoctorArgs),
+    /// Measures this build on this database
+    Bench(bench::BenchArgs),
 }
 
 impl Cli {
@@ -63,6 +66,7 @@ impl Cli {
             Some(Command::Next(args)) => run_next(&args),
             Some(Command::Config(command)) => command.run(),
             Some(Command::Doctor(args)) => args.run().await,
+            Some(Command::Bench(args)) => args.run().await,
         }
     }
 }

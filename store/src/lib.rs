@@ -7,6 +7,7 @@
 mod instant;
 mod migration;
 pub mod postgres;
+mod scratch;
 pub mod sqlite;
 mod text;
 
@@ -17,6 +18,7 @@ use punctual_domain::clock::Clock;
 use punctual_domain::store::{Store, StoreError};
 
 pub use migration::{MIGRATIONS, Migration, SchemaState};
+pub use scratch::Scratch;
 
 /// How to connect.
 #[derive(Clone)]

@@ -156,7 +156,7 @@ fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
 }
 
 /// Opens one connection, outside any pool.
-async fn open(url: &str) -> Result<PgConnection, ConnectError> {
+pub(crate) async fn open(url: &str) -> Result<PgConnection, ConnectError> {
     let options = connect_options(url)?;
     let connecting = tokio::time::timeout(ACQUIRE_DEADLINE, options.connect());
     match connecting.await {
@@ -227,7 +227,7 @@ async fn check_server(connection: &mut PgConnection) -> Result<(), ConnectError>
 }
 
 /// What a failed statement means: the database is away, or something is wrong with it or with us.
-fn broken(error: sqlx::Error) -> StoreError {
+pub(crate) fn broken(error: sqlx::Error) -> StoreError {
     match &error {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();

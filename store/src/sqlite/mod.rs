@@ -23,7 +23,7 @@ mod topics;
 mod upkeep;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -171,6 +171,14 @@ impl Now {
     }
 }
 
+/// The file that a URL names; none if it is in memory.
+pub(crate) fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
+    Ok(match Place::of(url)? {
+        Place::Memory => None,
+        Place::File(path) => Some(path),
+    })
+}
+
 /// What every connection is opened with.
 fn tuned(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.busy_timeout(BUSY_TIMEOUT).row_buffer_size(1024).pragma("temp_store", "memory").disable_statement_logging()
@@ -236,7 +244,7 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
 }
 
 /// What a failed statement means: the database is away, or something is wrong with it or with us.
-fn broken(error: sqlx::Error) -> StoreError {
+pub(crate) fn broken(error: sqlx::Error) -> StoreError {
     match (&error, primary_code(&error)) {
         (_, Some(BUSY | LOCKED | NO_MEMORY | READ_ONLY | INTERRUPTED | IO_ERROR | FULL_DISK | CANNOT_OPEN))
         | (_, Some(DAMAGED | NOT_A_DATABASE))

@@ -1,0 +1,156 @@
+//! What `punctual bench` measures: this build's engine on a scratch database.
+//!
+//! Every workload runs the same actors on the same store as `serve`: real claims, leases, fences and history rows. Each
+//! run makes its scratch place anew and removes it, also when it fails.
+
+mod drain;
+mod enqueue;
+mod latency;
+mod precision;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::id::NodeId;
+use punctual_domain::json::Json;
+use punctual_domain::store::Store;
+use punctual_domain::task::NewTask;
+use punctual_domain::topic::{Route, Topic, TopicDefinition};
+use punctual_sdk::Handler;
+use punctual_store::{Options, Scratch};
+use serde::Serialize;
+
+use crate::SystemClock;
+
+pub(crate) use drain::Drain;
+pub(crate) use enqueue::Enqueue;
+pub(crate) use latency::Latency;
+pub(crate) use precision::Precision;
+
+/// The topic that is measured.
+const TOPIC: &str = "bench";
+
+/// What one run measured.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) workload: &'static str,
+    pub(crate) n: u64,
+    pub(crate) value: Value,
+    pub(crate) unit: &'static str,
+    pub(crate) config: String,
+}
+
+/// A rate, or a spread of waits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Value {
+    Rate(f64),
+    Waits { p50: f64, p95: f64, p99: f64, max: f64 },
+}
+
+/// Where the measured engine has its database, and how wide it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Bench {
+    pub(crate) database_url: String,
+    pub(crate) max_tasks_per_poll: u32,
+    pub(crate) concurrency: u32,
+}
+
+impl Bench {
+    /// Runs `measure` on a scratch database, and removes that whatever comes of it.
+    async fn on_scratch<T>(&self, measure: impl AsyncFnOnce(&Site) -> Result<T>) -> Result<T> {
+        let scratch = Scratch::create(&self.database_url).await?;
+        let site = async {
+            let store = punctual_store::connect(scratch.url(), Options::default()).await?;
+            let mut topic = TopicDefinition::new(TOPIC.parse()?, Route::Handler);
+            topic.concurrency = self.concurrency;
+            store.put_topic(&topic).await?;
+            anyhow::Ok(Site { bench: self.clone(), scratch, store })
+        };
+        // What was made before a failure here has nothing in it yet.
+        let site = site.await?;
+        let measured = tokio::select! {
+            measured = measure(&site) => measured,
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        };
+        let Site { scratch, store, .. } = site;
+        store.close().await.context("the scratch database was not closed")?;
+        drop(store);
+        scratch.remove().await.context("the scratch database was not removed")?;
+        measured
+    }
+
+    fn config(&self) -> String {
+        let database = if self.database_url.starts_with("sqlite:") { "sqlite" } else { "postgres" };
+        format!("{database} batch={} concurrency={} (history)", self.max_tasks_per_poll, self.concurrency)
+    }
+}
+
+/// A scratch database, ready to be measured on.
+struct Site {
+    bench: Bench,
+    scratch: Scratch,
+    store: Arc<dyn Store>,
+}
+
+impl Site {
+    /// Starts the engine as `serve` would.
+    async fn start(&self, handler: impl Handler + 'static) -> Result<Running> {
+        let deps = Deps {
+            store: self.store.clone(),
+            clock: Arc::new(SystemClock::new()),
+            node: NodeId::generate(),
+            handlers: Handlers::default().with(TOPIC, handler),
+            settings: Settings { max_tasks_per_poll: self.bench.max_tasks_per_poll, ..Settings::default() },
+        };
+        Ok(punctual_actors::start(deps).await?)
+    }
+}
+
+/// A task like those the peers are measured with.
+fn task(i: u64) -> NewTask {
+    let mut task = NewTask::new(Topic::from_stored(TOPIC));
+    let user = i % 100_000;
+    task.payload = Json::from_stored(format!(
+        r#"{{"kind":"noop","seq":{i},"user":"user-{user:08}","note":"abcdefghijklmnopqrstuvwxyz0123456789abcdef"}}"#
+    ));
+    task
+}
+
+/// The number of a task made by [`task`].
+fn number_of(attempt: &punctual_sdk::Attempt) -> Option<usize> {
+    #[derive(serde::Deserialize)]
+    struct Payload {
+        seq: usize,
+    }
+    attempt.payload_as::<Payload>().ok().map(|payload| payload.seq)
+}
+
+/// Waits in milliseconds, as their percentiles.
+fn waits(mut waits: Vec<Duration>) -> Value {
+    waits.sort_unstable();
+    let at = |part: f64| {
+        let place = (waits.len() as f64 * part).ceil() as usize;
+        let wait = waits.get(place.clamp(1, waits.len().max(1)) - 1).copied().unwrap_or_default();
+        (wait.as_secs_f64() * 100_000.0).round() / 100.0
+    };
+    Value::Waits { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: at(1.0) }
+}
+
+fn rate(n: u64, took: Duration) -> Value {
+    Value::Rate((n as f64 / took.as_secs_f64() * 10.0).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_nearest_rank() {
+        let all = (1..=100).rev().map(Duration::from_millis).collect();
+        assert_eq!(waits(all), Value::Waits { p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 });
+        assert_eq!(waits(vec![Duration::from_millis(7)]), Value::Waits { p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
+    }
+}

@@ -1,0 +1,82 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Bench, Figure, Site, TOPIC, rate, task};
+
+/// How many tasks are written at a time before the clock runs.
+const LOAD: u64 = 5_000;
+/// How long the engine may take to write its last outcomes.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// How fast due tasks that do nothing are claimed, run and settled, from the engine's start until the store has ended
+/// them all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    pub(crate) tasks: u64,
+    /// Tasks of the same topic that are due much later.
+    pub(crate) future: u64,
+    /// Tasks that have ended before.
+    pub(crate) history: u64,
+}
+
+impl Drain {
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
+        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+        let mut config = bench.config();
+        for (name, rows) in [("future", self.future), ("history", self.history)] {
+            if rows > 0 {
+                config += &format!(" {name}={rows}");
+            }
+        }
+        Ok(Figure { workload: "drain", n: self.tasks, value, unit: "tasks/s", config })
+    }
+
+    async fn measure(self, site: &Site) -> Result<super::Value> {
+        if self.future > 0 {
+            site.scratch.fill_future(TOPIC, self.future).await?;
+        }
+        if self.history > 0 {
+            site.scratch.fill_history(TOPIC, self.history).await?;
+        }
+        for first in (0..self.tasks).step_by(LOAD as usize) {
+            let batch = (first..self.tasks.min(first + LOAD)).map(task).collect();
+            site.store.create_tasks(batch, None).await?;
+        }
+        site.scratch.come_to_rest().await?;
+
+        let count = Arc::new(Count { left: AtomicU64::new(self.tasks), done: Notify::new() });
+        let started_at = Instant::now();
+        let engine = site.start(Counting(count.clone())).await?;
+        count.done.notified().await;
+        // Ends once every outcome is written.
+        engine.drain(DRAIN).await?;
+        let took = started_at.elapsed();
+
+        let ended = site.scratch.ended(TOPIC).await?;
+        ensure!(ended == self.tasks + self.history, "{ended} tasks ended, not {}", self.tasks + self.history);
+        Ok(rate(self.tasks, took))
+    }
+}
+
+struct Count {
+    left: AtomicU64,
+    done: Notify,
+}
+
+struct Counting(Arc<Count>);
+
+#[async_trait]
+impl Handler for Counting {
+    async fn handle(&self, _: Attempt) -> Outcome {
+        if self.0.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.done.notify_one();
+        }
+        Outcome::completed()
+    }
+}

@@ -1,0 +1,75 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Bench, Figure, Site, Value, number_of, task, waits};
+
+/// How long a task that was written may take to begin before something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it takes from the call that writes a task to the first line of its handler, on an idle engine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Latency {
+    pub(crate) tasks: u64,
+    pub(crate) gap: Duration,
+}
+
+impl Latency {
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
+        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+        let config = format!("{} every={}ms", bench.config(), self.gap.as_millis());
+        Ok(Figure { workload: "latency", n: self.tasks, value, unit: "ms", config })
+    }
+
+    async fn measure(self, site: &Site) -> Result<Value> {
+        let (begun, mut beginnings) = mpsc::unbounded_channel();
+        let engine = site.start(Noting(begun)).await?;
+        let hints = engine.hints();
+        // The topic's Dispatcher is there before the first task that counts.
+        site.store.create_tasks(vec![task(self.tasks)], None).await?;
+        hints.tasks_written();
+        tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("the first task did not begin")?;
+
+        let sent = Arc::new(Mutex::new(vec![None; self.tasks as usize]));
+        let first_at = Instant::now();
+        for i in 0..self.tasks {
+            tokio::time::sleep_until(first_at + self.gap * i as u32).await;
+            let (store, hints, sent) = (site.store.clone(), hints.clone(), sent.clone());
+            tokio::spawn(async move {
+                sent.lock().expect("nobody panicked with it")[i as usize] = Some(Instant::now());
+                if let Err(error) = store.create_tasks(vec![task(i)], None).await {
+                    tracing::error!(%error, "a task was not written");
+                }
+                hints.tasks_written();
+            });
+        }
+        let mut lags = Vec::new();
+        while (lags.len() as u64) < self.tasks {
+            let next = tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("a task did not begin")?;
+            let Some((i, begun_at)) = next else { break };
+            let sent_at = sent.lock().expect("nobody panicked with it").get(i).copied().flatten();
+            lags.extend(sent_at.map(|sent_at| begun_at - sent_at));
+        }
+        engine.drain(PATIENCE).await?;
+        Ok(waits(lags))
+    }
+}
+
+/// Notes when each attempt began.
+struct Noting(mpsc::UnboundedSender<(usize, Instant)>);
+
+#[async_trait]
+impl Handler for Noting {
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        let begun_at = Instant::now();
+        if let Some(i) = number_of(&attempt) {
+            // Nobody listens any more once all are counted.
+            let _ = self.0.send((i, begun_at));
+        }
+        Outcome::completed()
+    }
+}
