@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use punctual::cli::Cli;
 
+/// A task's way through the actors is many small allocations, made in one thread and freed in another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Redis and HTTP clients use the process's default; there is none until it is installed.
     if rustls::crypto::ring::default_provider().install_default().is_err() {

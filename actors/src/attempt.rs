@@ -1,14 +1,14 @@
 //! One attempt from start to outcome: timeout, panic, stop.
 
+use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::task::{AttemptOutcome, Settlement, Task};
 use punctual_sdk::{Attempt, Handler, Outcome};
-use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -38,38 +38,23 @@ impl Stop {
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Tells an attempt to stop; the first reason counts.
-#[derive(Debug, Clone)]
-pub(crate) struct Stops(watch::Sender<Option<Stop>>);
-
-impl Default for Stops {
-    fn default() -> Self {
-        Self(watch::Sender::new(None))
-    }
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stops {
+    why: Arc<OnceLock<Stop>>,
+    told: CancellationToken,
 }
 
 impl Stops {
     /// Tells the attempt to stop; `false` if it was told before.
     pub(crate) fn stop(&self, why: Stop) -> bool {
-        self.0.send_if_modified(|told| {
-            let is_first = told.is_none();
-            told.get_or_insert(why);
-            is_first
-        })
+        let is_first = self.why.set(why).is_ok();
+        self.told.cancel();
+        is_first
     }
 
     /// Whether it was told to stop.
     pub(crate) fn is_told(&self) -> bool {
-        self.0.borrow().is_some()
-    }
-
-    async fn stopped(&self) -> Stop {
-        let mut told = self.0.subscribe();
-        let why = told.wait_for(Option::is_some).await.ok().and_then(|why| *why);
-        match why {
-            Some(why) => why,
-            // We hold the sender ourselves, so this is never reached.
-            None => std::future::pending().await,
-        }
+        self.why.get().is_some()
     }
 }
 
@@ -81,7 +66,8 @@ pub(crate) async fn perform(
     now: DateTime<Utc>,
 ) -> Option<Settlement> {
     let limit = Duration::from_secs(u64::from(task.timeout_seconds));
-    let told = CancellationToken::new();
+    // The handler's own copy: what it does with it is heard by nobody else.
+    let told = stops.told.child_token();
     let Some(attempt) = attempt_of(task, now + limit, told.clone()) else {
         let error = "the stored payload is not JSON".to_owned();
         return Some(Settlement::Failed { outcome: AttemptOutcome::Failed, error });
@@ -89,17 +75,23 @@ pub(crate) async fn perform(
     // A handler may panic before it has made its future: that too is the attempt's panic.
     let work = AssertUnwindSafe(async { handler.handle(attempt).await }).catch_unwind();
     tokio::pin!(work);
-    let stop = tokio::select! {
-        ended = timeout(limit, &mut work) => match ended {
-            Ok(Ok(outcome)) => return Some(task.decide(outcome, chance())),
-            Ok(Err(panic)) => return Some(after_panic(task, &*panic)),
-            Err(_) => None,
-        },
-        stop = stops.stopped() => Some(stop),
+    let ended = tokio::select! {
+        // Work that never waits costs no timer and no listener.
+        biased;
+        ended = timeout(limit, &mut work) => ended.ok(),
+        () = stops.told.cancelled() => None,
     };
-    told.cancel();
-    let grace = stop.map_or(GRACE, Stop::grace);
-    let late = timeout(grace, work).await.ok().and_then(Result::ok);
+    let stop = stops.why.get().copied();
+    let late = match (ended, stop) {
+        (Some(Ok(outcome)), None) => return Some(task.decide(outcome, chance())),
+        (Some(Err(panic)), None) => return Some(after_panic(task, &*panic)),
+        (Some(ended), Some(_)) => ended.ok(),
+        (None, _) => {
+            told.cancel();
+            let grace = stop.map_or(GRACE, Stop::grace);
+            timeout(grace, work).await.ok().and_then(Result::ok)
+        }
+    };
     match (stop, late) {
         (Some(Stop::Cancelled | Stop::LeaseEnding), _) => None,
         // It was done before we were: that counts.
@@ -145,7 +137,8 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
 
 /// A number from 0 up to 1, for jitter.
 fn chance() -> f64 {
-    let random = uuid::Uuid::new_v4().as_u128() as u64 >> 11;
+    // The keys of a new hasher differ each time, and cost no call of the system.
+    let random = RandomState::new().hash_one(()) >> 11;
     random as f64 / (1u64 << 53) as f64
 }
 

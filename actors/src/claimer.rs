@@ -1,9 +1,12 @@
 //! The Claimer: due tasks become claims, never more than the free slots.
 //!
-//! Owns the credits: how many more tasks each Dispatcher can take. What wakes it: freed slots, written tasks, the
-//! instant at which the next task is due, and the poll interval as a safety net. It never claims for a topic without
-//! credit, and learns of topics that have due tasks but no Dispatcher yet by looking for them whenever it was woken by
-//! anything but a freed slot.
+//! Owns the credits: how many more tasks each Dispatcher can take. What wakes it: freed slots of a topic that has more,
+//! written tasks, the instant at which the next task is due, and the poll interval as a safety net. It never claims for
+//! a topic without credit.
+//!
+//! Claims run beside the mailbox. As long as they come back full, the next one is on its way while the last is being
+//! read; one that comes back short means that nothing more is due, and the Claimer rests until the next wake. Topics
+//! that have due tasks but no Dispatcher yet are looked for whenever it is not known which topic has become due.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +27,8 @@ use crate::serving::{Handlers, server};
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
+/// How many claims may be under way at a time.
+const CLAIMS: usize = 2;
 /// How many topics one look for new ones reads at a time.
 const TOPICS: u32 = 1_000;
 /// Tasks that became due this long ago and were not claimed wait for something else than time.
@@ -47,18 +52,35 @@ pub(crate) enum ClaimerMessage {
     Retiring { topic: Topic, dispatcher: ActorRef<DispatcherMessage> },
     /// A Dispatcher has ended.
     DispatcherEnded(ActorId),
-    /// Something may be due that was not.
+    /// Something may be due that was not, in any topic.
     Look,
+    /// A task was written that is due at that instant of the store's clock.
+    Written { topic: Topic, run_at: DateTime<Utc> },
     /// Definitions of topics changed.
     TopicsChanged,
     /// An attempt of a task that had lost one before ended: another of its kind may go.
     SuspectEnded(TaskId),
     /// Such an attempt runs, begun for a Claimer that is gone.
     SuspectRunning { task_id: TaskId, dispatcher: ActorId },
+    /// Outcomes pile up: claim no more until they are written.
+    SettlerBehind,
+    /// They are written.
+    SettlerCaughtUp,
     /// Claim now.
     Claim,
-    /// Claim no more.
+    /// A claim ended.
+    Claimed(Claimed),
+    /// The store was away long enough.
+    TryAgain,
+    /// Claim no more, and answer once nothing more is handed over.
     Drain(RpcReplyPort<()>),
+}
+
+/// A claim and its answer.
+pub(crate) struct Claimed {
+    request: ClaimRequest,
+    sent_at: Instant,
+    answer: Result<Vec<Task>, StoreError>,
 }
 
 /// Configuration of the Claimer.
@@ -79,19 +101,29 @@ pub(crate) struct State {
     definitions_known: bool,
     /// Running tasks that have lost an attempt before, and where; they run one at a time.
     suspects: HashMap<TaskId, ActorId>,
-    /// Whether topics without a Dispatcher are looked for in the next pass.
+    /// A claim is under way that may bring such a task.
+    suspect_wanted: bool,
+    /// Whether topics without a Dispatcher are looked for with the next claim.
     look: bool,
     /// A `Claim` to ourselves is on its way.
     claim_queued: bool,
+    /// How many claims are under way.
+    claims: usize,
     /// What must be added to our clock to get the store's.
     offset: TimeDelta,
     /// When that was measured, by our clock and by the monotonic one.
     offset_measured_at: Option<(DateTime<Utc>, Instant)>,
     /// The due instant that last made us claim again at once.
     hurried_for: Option<DateTime<Utc>>,
-    wait: Duration,
+    /// When we wake by ourselves, if we rest.
+    wake_at: Option<DateTime<Utc>>,
     alarm: Alarm,
+    wait: Duration,
+    /// The store was away, and is left alone for a while.
+    backing_off: bool,
+    settler_behind: bool,
     draining: bool,
+    drained: Option<RpcReplyPort<()>>,
 }
 
 /// A Dispatcher and what it can still take.
@@ -100,6 +132,24 @@ struct Lane {
     /// How many tasks it was handed in all.
     sent: u64,
     credit: u32,
+    /// Slots that claims under way may fill; no longer part of the credit.
+    reserved: u32,
+    /// Something may have become due.
+    look: bool,
+    /// The last claim got all it wanted: there may be more.
+    flowing: bool,
+    /// It wants to end, once no claim is under way for it.
+    retiring: bool,
+}
+
+impl Lane {
+    fn new(dispatcher: ActorRef<DispatcherMessage>) -> Self {
+        Self { dispatcher, sent: 0, credit: 0, reserved: 0, look: true, flowing: false, retiring: false }
+    }
+
+    fn wants_more(&self) -> bool {
+        self.credit > 0 && (self.look || self.flowing)
+    }
 }
 
 impl Actor for Claimer {
@@ -115,14 +165,20 @@ impl Actor for Claimer {
             definitions: Vec::new(),
             definitions_known: false,
             suspects: HashMap::new(),
+            suspect_wanted: false,
             look: true,
             claim_queued: false,
+            claims: 0,
             offset: TimeDelta::zero(),
             offset_measured_at: None,
             hurried_for: None,
-            wait: FIRST_WAIT,
+            wake_at: None,
             alarm: Alarm::default(),
+            wait: FIRST_WAIT,
+            backing_off: false,
+            settler_behind: false,
             draining: false,
+            drained: None,
         })
     }
 
@@ -135,58 +191,66 @@ impl Actor for Claimer {
         match message {
             ClaimerMessage::SlotsFree { topic, slots, received, dispatcher } => {
                 state.awaited.remove(&topic);
-                let fresh = || Lane { dispatcher: dispatcher.clone(), sent: 0, credit: 0 };
-                let lane = state.lanes.entry(topic).or_insert_with(fresh);
+                let lane = state.lanes.entry(topic).or_insert_with(|| Lane::new(dispatcher.clone()));
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
-                    *lane = fresh();
+                    *lane = Lane::new(dispatcher);
                 }
                 // What is on its way takes slots that were still free when this was said.
                 let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
-                lane.credit = slots.saturating_sub(on_their_way);
-                if lane.credit > 0 {
+                lane.credit = slots.saturating_sub(on_their_way).saturating_sub(lane.reserved);
+                if lane.wants_more() {
                     self.queue_claim(&myself, state);
                 }
             }
-            ClaimerMessage::Retiring { topic, dispatcher } => {
-                // Messages of one sender arrive in order: whatever was handed to it before is there before this.
-                state.lanes.remove(&topic);
-                let _ = dispatcher.cast(DispatcherMessage::Retire);
-            }
+            ClaimerMessage::Retiring { topic, dispatcher } => match state.lanes.get_mut(&topic) {
+                Some(lane) if lane.reserved > 0 => lane.retiring = true,
+                _ => retire(state, &topic, &dispatcher),
+            },
             ClaimerMessage::DispatcherEnded(id) => {
                 state.lanes.retain(|_, lane| lane.dispatcher.get_id() != id);
                 state.suspects.retain(|_, dispatcher| *dispatcher != id);
                 // One that was asked for and ended at once is asked for again.
                 state.awaited.clear();
-                state.look = true;
-                self.queue_claim(&myself, state);
+                self.look(&myself, state);
             }
-            ClaimerMessage::Look => {
-                state.look = true;
-                self.queue_claim(&myself, state);
-            }
+            ClaimerMessage::Look => self.look(&myself, state),
+            ClaimerMessage::Written { topic, run_at } => self.written(&myself, state, &topic, run_at),
             ClaimerMessage::TopicsChanged => {
                 state.definitions_known = false;
-                state.look = true;
-                self.queue_claim(&myself, state);
+                self.look(&myself, state);
             }
             ClaimerMessage::SuspectEnded(task_id) => {
                 state.suspects.remove(&task_id);
-                state.look = true;
-                self.queue_claim(&myself, state);
+                self.look(&myself, state);
             }
             ClaimerMessage::SuspectRunning { task_id, dispatcher } => {
                 state.suspects.insert(task_id, dispatcher);
+            }
+            ClaimerMessage::SettlerBehind => state.settler_behind = true,
+            ClaimerMessage::SettlerCaughtUp => {
+                state.settler_behind = false;
+                self.queue_claim(&myself, state);
             }
             ClaimerMessage::Claim => {
                 state.claim_queued = false;
                 self.claim(&myself, state).await;
             }
+            ClaimerMessage::Claimed(claimed) => self.claimed(&myself, state, claimed),
+            ClaimerMessage::TryAgain => {
+                state.backing_off = false;
+                self.look(&myself, state);
+            }
             ClaimerMessage::Drain(reply) => {
                 state.draining = true;
                 state.alarm.clear();
-                // Whoever asked may have stopped waiting.
-                let _ = reply.send(());
+                state.drained = Some(reply);
             }
+        }
+        if state.claims == 0
+            && let Some(reply) = state.drained.take()
+        {
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(());
         }
         Ok(())
     }
@@ -195,57 +259,145 @@ impl Actor for Claimer {
 impl Claimer {
     /// Lets everything that is already in the mailbox be counted before the claim.
     fn queue_claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
-        if !state.claim_queued && !state.draining && myself.cast(ClaimerMessage::Claim).is_ok() {
+        let may = !state.claim_queued && !state.draining && !state.backing_off && !state.settler_behind;
+        if may && state.claims < CLAIMS && myself.cast(ClaimerMessage::Claim).is_ok() {
             state.claim_queued = true;
         }
     }
 
-    async fn claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
-        if state.draining {
-            return;
+    /// Anything may be due, in topics we know and in others.
+    fn look(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
+        state.look = true;
+        for lane in state.lanes.values_mut() {
+            lane.look = true;
         }
-        match self.pass(state).await {
-            Ok(Wake::AtOnce) => self.queue_claim(myself, state),
-            Ok(Wake::At(at)) => state.alarm.set(&self.clock, at, myself, ClaimerMessage::Look),
-            Err(error) => {
-                tracing::warn!(%error, "tasks could not be claimed");
-                let again_at = self.clock.now() + state.wait;
-                state.look = true;
-                state.wait = (state.wait * 2).min(LONGEST_WAIT);
-                state.alarm.set(&self.clock, again_at, myself, ClaimerMessage::Look);
-                return;
-            }
-        }
-        state.wait = FIRST_WAIT;
+        self.queue_claim(myself, state);
     }
 
-    /// One round: learn, look, claim, hand over; then when to wake next.
-    async fn pass(&self, state: &mut State) -> Result<Wake, StoreError> {
+    /// A task that is due makes us claim; one that is not makes us wake in time for it.
+    fn written(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, topic: &Topic, run_at: DateTime<Utc>) {
+        let due_at = run_at - state.offset;
+        if due_at <= self.clock.now() {
+            match state.lanes.get_mut(topic) {
+                Some(lane) => lane.look = true,
+                None => state.look = true,
+            }
+            self.queue_claim(myself, state);
+        } else if state.wake_at.is_some_and(|wake_at| due_at < wake_at) {
+            self.wake(myself, state, due_at);
+        }
+    }
+
+    fn wake(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, at: DateTime<Utc>) {
+        state.wake_at = Some(at);
+        state.alarm.set(&self.clock, at, myself, ClaimerMessage::Look);
+    }
+
+    /// Sends the next claim on its way, if there is credit for what may be due; else rests.
+    async fn claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
+        if state.draining || state.backing_off || state.claims >= CLAIMS {
+            return;
+        }
+        if let Err(error) = self.try_claim(myself, state).await {
+            self.back_off(myself, state, &error);
+        }
+    }
+
+    async fn try_claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) -> Result<(), StoreError> {
         self.learn(state).await?;
-        let looked = std::mem::take(&mut state.look);
-        if looked {
+        let wants = self.wants(state).await?;
+        let is_idle = wants.is_empty();
+        if !is_idle {
+            self.send_claim(myself, state, wants);
+            self.queue_claim_for_more(myself, state);
+        }
+        if std::mem::take(&mut state.look) {
             self.look_for_topics(state).await.inspect_err(|_| state.look = true)?;
         }
-        let wants = self.wants(state).await?;
-        let wanted: u32 = wants.iter().map(|want| want.slots).sum();
-        let mut claimed = 0;
-        if wanted > 0 {
-            let request = ClaimRequest {
-                node: self.node,
-                lease: self.settings.lease,
-                wants,
-                suspects: Suspects::AtMost(u32::from(state.suspects.is_empty())),
-            };
-            let sent_at = Instant::now();
-            let tasks = self.store.claim(&request).await?;
-            claimed = tasks.len() as u32;
-            self.hand_over(state, tasks, sent_at);
+        if is_idle && state.claims == 0 {
+            match self.next_wake(state).await? {
+                Wake::AtOnce => self.look(myself, state),
+                Wake::At(at) => self.wake(myself, state, at),
+            }
         }
-        // A full claim means there may be more; slots that get free wake us when there is credit again.
-        if claimed > 0 && claimed == wanted && state.lanes.values().any(|lane| lane.credit > 0) {
-            return Ok(Wake::AtOnce);
+        Ok(())
+    }
+
+    /// Claims beside the mailbox.
+    fn send_claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, wants: Vec<Want>) {
+        for want in &wants {
+            if let Some(lane) = state.lanes.get_mut(&want.topic) {
+                lane.credit -= want.slots;
+                lane.reserved += want.slots;
+                lane.look = false;
+            }
         }
-        self.next_wake(state).await
+        let may_take_suspect = state.suspects.is_empty() && !state.suspect_wanted;
+        state.suspect_wanted |= may_take_suspect;
+        state.claims += 1;
+        state.wake_at = None;
+        let request = ClaimRequest {
+            node: self.node,
+            lease: self.settings.lease,
+            wants,
+            suspects: Suspects::AtMost(u32::from(may_take_suspect)),
+        };
+        let (store, myself, sent_at) = (self.store.clone(), myself.clone(), Instant::now());
+        tokio::spawn(async move {
+            let answer = store.claim(&request).await;
+            // A Claimer that is gone leaves these tasks to their leases.
+            let _ = myself.cast(ClaimerMessage::Claimed(Claimed { request, sent_at, answer }));
+        });
+    }
+
+    fn queue_claim_for_more(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
+        if state.lanes.values().any(Lane::wants_more) {
+            self.queue_claim(myself, state);
+        }
+    }
+
+    fn claimed(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, claimed: Claimed) {
+        let Claimed { request, sent_at, answer } = claimed;
+        state.claims -= 1;
+        if request.suspects != Suspects::AtMost(0) {
+            state.suspect_wanted = false;
+        }
+        let (tasks, error) = match answer {
+            Ok(tasks) => (tasks, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let got = self.hand_over(state, tasks, sent_at);
+        for Want { topic, slots } in &request.wants {
+            let Some(lane) = state.lanes.get_mut(topic) else { continue };
+            let got = got.get(topic).copied().unwrap_or(0);
+            lane.reserved = lane.reserved.saturating_sub(*slots);
+            lane.credit += slots - got;
+            lane.flowing = got == *slots;
+            lane.look |= error.is_some();
+            if lane.retiring && lane.reserved == 0 {
+                let dispatcher = lane.dispatcher.clone();
+                retire(state, topic, &dispatcher);
+            }
+        }
+        match error {
+            Some(error) => self.back_off(myself, state, &error),
+            None => {
+                state.wait = FIRST_WAIT;
+                // With nothing more to claim, this is what arms the next wake.
+                self.queue_claim(myself, state);
+            }
+        }
+    }
+
+    fn back_off(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, error: &StoreError) {
+        if std::mem::replace(&mut state.backing_off, true) {
+            return;
+        }
+        tracing::warn!(%error, "tasks could not be claimed");
+        let again_at = self.clock.now() + state.wait;
+        state.wait = (state.wait * 2).min(LONGEST_WAIT);
+        state.wake_at = None;
+        state.alarm.set(&self.clock, again_at, myself, ClaimerMessage::TryAgain);
     }
 
     /// The instant at which the next task is due, or the poll's.
@@ -259,7 +411,6 @@ impl Claimer {
         }
         // It became due since the claim; one that is still there after another claim must not keep us spinning.
         if state.hurried_for.replace(due_at) != Some(due_at) {
-            state.look = true;
             return Ok(Wake::AtOnce);
         }
         let following = self.store.next_due_at(now + state.offset).await?.map_or(poll_at, |at| at - state.offset);
@@ -322,11 +473,11 @@ impl Claimer {
         Ok(())
     }
 
-    /// What to claim: the credit of every topic that may run. Where that is more than the cap, only topics that have
-    /// due tasks count, each with its share, so that no topic's credit hides another's tasks.
-    async fn wants(&self, state: &State) -> Result<Vec<Want>, StoreError> {
+    /// What to claim: the credit of every topic that may run and may have something due. Where that is more than the
+    /// cap, only topics that have due tasks count, each with its share, so that no topic's credit hides another's tasks.
+    async fn wants(&self, state: &mut State) -> Result<Vec<Want>, StoreError> {
         let may_run = |(topic, lane): &(&Topic, &Lane)| {
-            lane.credit > 0 && server(&self.handlers, &state.definitions, topic).is_some()
+            lane.wants_more() && server(&self.handlers, &state.definitions, topic).is_some()
         };
         let want = |(topic, lane): (&Topic, &Lane)| Want { topic: topic.clone(), slots: lane.credit };
         let mut wants: Vec<_> = state.lanes.iter().filter(may_run).map(want).collect();
@@ -334,8 +485,15 @@ impl Claimer {
         if wants.iter().map(|want| u64::from(want.slots)).sum::<u64>() <= u64::from(cap) {
             return Ok(wants);
         }
+        if let [only] = &mut wants[..] {
+            only.slots = cap;
+            return Ok(wants);
+        }
         let due = self.due_lanes(state).await?;
         wants.retain(|want| due.contains(&want.topic));
+        for (_, lane) in state.lanes.iter_mut().filter(|(topic, _)| !due.contains(*topic)) {
+            (lane.look, lane.flowing) = (false, false);
+        }
         // The smallest first: what they leave of their share is for the others.
         wants.sort_unstable_by_key(|want| want.slots);
         wants.truncate(cap as usize);
@@ -366,14 +524,16 @@ impl Claimer {
         }
     }
 
-    fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: Instant) {
+    /// Hands claimed tasks to their Dispatchers; answers how many there were of each topic.
+    fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: Instant) -> HashMap<Topic, u32> {
+        let mut counts = HashMap::new();
         let mut by_topic: HashMap<Topic, Vec<Task>> = HashMap::new();
         for task in tasks {
             by_topic.entry(task.topic.clone()).or_default().push(task);
         }
         for (topic, tasks) in by_topic {
             let Some(lane) = state.lanes.get_mut(&topic) else { continue };
-            lane.credit = lane.credit.saturating_sub(tasks.len() as u32);
+            counts.insert(topic.clone(), tasks.len() as u32);
             lane.sent += tasks.len() as u64;
             let suspects: Vec<_> = tasks.iter().filter(|task| is_suspect(task)).map(|task| task.id).collect();
             if lane.dispatcher.cast(DispatcherMessage::Run { tasks, sent_at }).is_ok() {
@@ -384,7 +544,15 @@ impl Claimer {
                 state.lanes.remove(&topic);
             }
         }
+        counts
     }
+}
+
+/// Lets a Dispatcher end. Messages of one sender arrive in order: whatever was handed to it before is there before this.
+fn retire(state: &mut State, topic: &Topic, dispatcher: &ActorRef<DispatcherMessage>) {
+    state.lanes.remove(topic);
+    // One that is gone has ended already.
+    let _ = dispatcher.cast(DispatcherMessage::Retire);
 }
 
 /// When to look again.

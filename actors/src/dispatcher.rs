@@ -30,7 +30,9 @@ pub(crate) enum DispatcherMessage {
     /// Perform these claimed tasks; the claim was sent at that instant.
     Run { tasks: Vec<Task>, sent_at: Instant },
     /// An attempt ended; its slot is free. No settlement: what became of it is not ours to say.
-    Ended { task: Box<Task>, settlement: Option<Settlement>, slot: ActorRef<SlotMessage> },
+    Ended { attempt: (TaskId, Epoch), settlement: Option<Settlement>, slot: ActorRef<SlotMessage> },
+    /// Pass on the outcomes that have gathered, and tell of the slots they freed.
+    Flush,
     /// A running task was cancelled.
     TaskCancelled(TaskId),
     /// Time to extend leases, refill the rate, and see whether there is anything to do.
@@ -76,8 +78,10 @@ pub(crate) struct State {
     received: u64,
     /// The last announcement: free slots, and what had been received.
     announced: (u32, u64),
-    /// Outcomes that found no Settler.
-    unsettled: Vec<Ended>,
+    /// Outcomes on their way to the Settler, or that found none.
+    outcomes: Vec<Ended>,
+    /// A `Flush` to ourselves is on its way.
+    flush_queued: bool,
     /// How many attempts may begin now under the rate.
     tokens: f64,
     refilled_at: Instant,
@@ -97,6 +101,8 @@ struct InFlight {
     safe_until: Instant,
     /// It had lost an attempt before.
     suspect: bool,
+    /// Others of its serial key wait for it.
+    is_serial: bool,
 }
 
 impl Actor for Dispatcher {
@@ -119,7 +125,8 @@ impl Actor for Dispatcher {
             idle: Vec::new(),
             received: 0,
             announced: (0, 0),
-            unsettled: Vec::new(),
+            outcomes: Vec::new(),
+            flush_queued: false,
             refilled_at: now,
             extending: false,
             extended_at: now,
@@ -141,7 +148,13 @@ impl Actor for Dispatcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DispatcherMessage::Run { tasks, sent_at } => self.run(&myself, state, tasks, sent_at).await?,
-            DispatcherMessage::Ended { task, settlement, slot } => self.ended(&myself, state, *task, settlement, slot),
+            DispatcherMessage::Ended { attempt, settlement, slot } => {
+                self.ended(&myself, state, attempt, settlement, slot)
+            }
+            DispatcherMessage::Flush => {
+                state.flush_queued = false;
+                self.flush(&myself, state);
+            }
             DispatcherMessage::TaskCancelled(id) => {
                 for (_, in_flight) in state.running.iter().filter(|((task_id, _), _)| *task_id == id) {
                     in_flight.stops.stop(Stop::Cancelled);
@@ -169,7 +182,7 @@ impl Actor for Dispatcher {
                 }
             }
         }
-        if state.draining && state.running.is_empty() && state.unsettled.is_empty() {
+        if state.draining && state.running.is_empty() && state.outcomes.is_empty() {
             myself.stop(None);
         }
         Ok(())
@@ -194,9 +207,9 @@ impl Actor for Dispatcher {
             metrics::counter!("punctual_actor_restarts_total", "actor" => "slot").increment(1);
             state.idle.retain(|idle| idle.get_id() != slot.get_id());
             let lost = state.running.extract_if(|_, in_flight| in_flight.slot.get_id() == slot.get_id());
-            for ((task_id, _), _) in lost.filter(|(_, in_flight)| in_flight.suspect) {
-                // A Claimer that is gone counts anew.
-                let _ = state.claimer.cast(ClaimerMessage::SuspectEnded(task_id));
+            let suspects: Vec<_> = lost.filter(|(_, in_flight)| in_flight.suspect).collect();
+            for ((task_id, _), _) in suspects {
+                self.suspect_ended(state, task_id);
             }
             self.announce(&myself, state);
         }
@@ -218,7 +231,12 @@ impl Dispatcher {
         for task in tasks {
             // Too late to begin, by our own lease or because we are stopping.
             if state.draining || Instant::now() >= safe_until {
-                self.settle(state, &task, Settlement::HandedBack);
+                let settling =
+                    Settling { task_id: task.id, epoch: task.epoch, settlement: Settlement::HandedBack };
+                self.settle(myself, state, settling, task.serial_key.is_some());
+                if is_suspect(&task) {
+                    self.suspect_ended(state, task.id);
+                }
                 continue;
             }
             let slot = match state.idle.pop() {
@@ -229,8 +247,13 @@ impl Dispatcher {
                 }
             };
             let stops = Stops::default();
-            let in_flight =
-                InFlight { stops: stops.clone(), slot: slot.clone(), safe_until, suspect: is_suspect(&task) };
+            let in_flight = InFlight {
+                stops: stops.clone(),
+                slot: slot.clone(),
+                safe_until,
+                suspect: is_suspect(&task),
+                is_serial: task.serial_key.is_some(),
+            };
             state.running.insert((task.id, task.epoch), in_flight);
             let handler = state.server.handler.clone();
             slot.cast(SlotMessage::Begin(Box::new(Assignment { handler, task, stops })))?;
@@ -242,14 +265,16 @@ impl Dispatcher {
         &self,
         myself: &ActorRef<DispatcherMessage>,
         state: &mut State,
-        task: Task,
+        (task_id, epoch): (TaskId, Epoch),
         settlement: Option<Settlement>,
         slot: ActorRef<SlotMessage>,
     ) {
-        state.running.remove(&(task.id, task.epoch));
-        match settlement {
-            Some(settlement) => self.settle(state, &task, settlement),
-            None => self.suspect_ended(state, &task),
+        let Some(in_flight) = state.running.remove(&(task_id, epoch)) else { return };
+        if let Some(settlement) = settlement {
+            self.settle(myself, state, Settling { task_id, epoch, settlement }, in_flight.is_serial);
+        }
+        if in_flight.suspect {
+            self.suspect_ended(state, task_id);
         }
         if (state.idle.len() as u32) < state.server.concurrency {
             state.idle.push(slot);
@@ -259,29 +284,39 @@ impl Dispatcher {
         if state.running.is_empty() {
             state.idle_since = Instant::now();
         }
-        self.announce(myself, state);
+        self.queue_flush(myself, state);
     }
 
     /// Sends an outcome on its way to be written.
-    fn settle(&self, state: &mut State, task: &Task, settlement: Settlement) {
+    fn settle(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State, settling: Settling, is_serial: bool) {
         // It, or one that waited for it, becomes due at an instant the Claimer does not know yet.
-        let unblocks = task.serial_key.is_some() || !settlement.status().has_ended();
-        let settling = Settling { task_id: task.id, epoch: task.epoch, settlement };
-        let ended = Ended { settling, unblocks };
-        if let Err(failed) = state.settler.cast(SettlerMessage::Settle(Box::new(ended)))
-            && let MessagingErr::SendErr(SettlerMessage::Settle(ended)) = failed
-        {
-            // The next Settler gets it.
-            state.unsettled.push(*ended);
-        }
-        self.suspect_ended(state, task);
+        let unblocks = is_serial || !settling.settlement.status().has_ended();
+        state.outcomes.push(Ended { settling, unblocks });
+        self.queue_flush(myself, state);
     }
 
-    fn suspect_ended(&self, state: &State, task: &Task) {
-        if is_suspect(task) {
-            // A Claimer that is gone counts anew.
-            let _ = state.claimer.cast(ClaimerMessage::SuspectEnded(task.id));
+    /// Lets everything that has ended by now be passed on together.
+    fn queue_flush(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State) {
+        if !state.flush_queued && myself.cast(DispatcherMessage::Flush).is_ok() {
+            state.flush_queued = true;
         }
+    }
+
+    fn flush(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State) {
+        let outcomes = std::mem::take(&mut state.outcomes);
+        if !outcomes.is_empty()
+            && let Err(MessagingErr::SendErr(SettlerMessage::Settle(outcomes))) =
+                state.settler.cast(SettlerMessage::Settle(outcomes))
+        {
+            // The next Settler gets them.
+            state.outcomes = outcomes;
+        }
+        self.announce(myself, state);
+    }
+
+    fn suspect_ended(&self, state: &State, task_id: TaskId) {
+        // A Claimer that is gone counts anew.
+        let _ = state.claimer.cast(ClaimerMessage::SuspectEnded(task_id));
     }
 
     /// Tells the Claimer how many slots are free, as far as the rate allows, if that changed.
@@ -323,10 +358,7 @@ impl Dispatcher {
     ) {
         let is_new_claimer = state.claimer.get_id() != claimer.get_id();
         (state.settler, state.claimer) = (settler, claimer);
-        for ended in std::mem::take(&mut state.unsettled) {
-            // One that fails as well leaves these tasks to their leases.
-            let _ = state.settler.cast(SettlerMessage::Settle(Box::new(ended)));
-        }
+        self.flush(myself, state);
         if is_new_claimer {
             for ((task_id, _), _) in state.running.iter().filter(|(_, in_flight)| in_flight.suspect) {
                 let running = ClaimerMessage::SuspectRunning { task_id: *task_id, dispatcher: myself.get_id() };

@@ -27,9 +27,11 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::Store;
+use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
 
 pub use serving::Handlers;
@@ -146,9 +148,14 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Tasks were written.
+    /// Tasks were written, somewhere.
     pub fn tasks_written(&self) {
         self.send(SupervisorMessage::TasksWritten);
+    }
+
+    /// A task was written, and is due at that instant.
+    pub fn task_written(&self, topic: Topic, run_at: DateTime<Utc>) {
+        self.send(SupervisorMessage::TaskWritten { topic, run_at });
     }
 
     /// A running task was cancelled.

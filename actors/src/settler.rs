@@ -2,7 +2,7 @@
 //!
 //! Owns the outcomes that are not yet written. A new outcome is written at once if nothing is being written; what
 //! arrives meanwhile goes out together in the next batch, so that batches grow with the load and nobody waits for one
-//! to fill. While the store is away it keeps what it has and tries again. An outcome that cannot be written at all is found
+//! to fill. When too many wait, the Claimer is told to claim no more until they are written. While the store is away it keeps what it has and tries again. An outcome that cannot be written at all is found
 //! by halving the batch, and dropped: its task is left to its lease. What the store refuses because the lease was lost is
 //! counted and dropped.
 
@@ -25,9 +25,16 @@ const BATCH: usize = 2_000;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
+/// With more outcomes waiting than this nothing more is claimed, until so few are left.
+const TOO_MANY: usize = 5 * BATCH;
+const FEW: usize = BATCH;
+/// How many writes may be under way at a time, and how many outcomes make a second one worth it.
+const WRITES: usize = 2;
+const WORTH_ANOTHER: usize = 250;
+
 pub(crate) enum SettlerMessage {
-    /// Write an outcome.
-    Settle(Box<Ended>),
+    /// Write outcomes.
+    Settle(Vec<Ended>),
     /// Write what is waiting.
     Flush,
     /// A write ended.
@@ -54,8 +61,13 @@ pub(crate) struct State {
     waiting: Vec<Ended>,
     /// How many outcomes the next write takes.
     batch: usize,
-    writing: bool,
+    /// How many writes are under way.
+    writes: usize,
+    /// The Claimer was told to wait.
+    is_behind: bool,
     wait: Duration,
+    /// The store was away, and is left alone for a while.
+    backing_off: bool,
     alarm: Alarm,
     drained: Option<RpcReplyPort<()>>,
 }
@@ -69,8 +81,10 @@ impl Actor for Settler {
         Ok(State {
             waiting: Vec::new(),
             batch: BATCH,
-            writing: false,
+            writes: 0,
+            is_behind: false,
             wait: FIRST_WAIT,
+            backing_off: false,
             alarm: Alarm::default(),
             drained: None,
         })
@@ -84,14 +98,18 @@ impl Actor for Settler {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SettlerMessage::Settle(ended) => {
-                state.waiting.push(*ended);
+                state.waiting.extend(ended);
+                self.tell_if_behind(state);
                 self.flush(&myself, state);
             }
-            SettlerMessage::Flush => self.flush(&myself, state),
+            SettlerMessage::Flush => {
+                state.backing_off = false;
+                self.flush(&myself, state);
+            }
             SettlerMessage::Written { batch, answers } => self.written(&myself, state, batch, answers),
             SettlerMessage::Drain(reply) => state.drained = Some(reply),
         }
-        if !state.writing
+        if state.writes == 0
             && state.waiting.is_empty()
             && let Some(reply) = state.drained.take()
         {
@@ -103,12 +121,13 @@ impl Actor for Settler {
 }
 
 impl Settler {
-    /// Writes what is waiting, unless a write is under way.
+    /// Writes what is waiting, beside what is being written if that is much.
     fn flush(&self, myself: &ActorRef<SettlerMessage>, state: &mut State) {
-        if state.writing || state.waiting.is_empty() {
+        let worth_it = if state.writes == 0 { 1 } else { WORTH_ANOTHER };
+        if state.writes >= WRITES || state.waiting.len() < worth_it || state.backing_off {
             return;
         }
-        state.writing = true;
+        state.writes += 1;
         let rest = state.waiting.split_off(state.waiting.len().min(state.batch));
         let batch = std::mem::replace(&mut state.waiting, rest);
         let (store, myself) = (self.store.clone(), myself.clone());
@@ -126,9 +145,10 @@ impl Settler {
         mut batch: Vec<Ended>,
         answers: Result<Vec<Settled>, StoreError>,
     ) {
-        state.writing = false;
+        state.writes -= 1;
         match answers {
             Ok(answers) => {
+                self.tell_if_caught_up(state);
                 state.wait = FIRST_WAIT;
                 state.batch = (state.batch * 2).min(BATCH);
                 if batch.iter().any(|ended| ended.unblocks) {
@@ -159,10 +179,27 @@ impl Settler {
                 }
                 batch.append(&mut state.waiting);
                 state.waiting = batch;
+                state.backing_off = true;
                 let again_at = self.clock.now() + TimeDelta::from_std(state.wait).unwrap_or_default();
                 state.alarm.set(&self.clock, again_at, myself, SettlerMessage::Flush);
                 state.wait = (state.wait * 2).min(LONGEST_WAIT);
             }
+        }
+    }
+
+    fn tell_if_behind(&self, state: &mut State) {
+        if !state.is_behind && state.waiting.len() > TOO_MANY {
+            state.is_behind = true;
+            // A Supervisor that is gone takes us along.
+            let _ = self.supervisor.cast(SupervisorMessage::SettlerBehind);
+        }
+    }
+
+    fn tell_if_caught_up(&self, state: &mut State) {
+        if state.is_behind && state.waiting.len() <= FEW {
+            state.is_behind = false;
+            // A Supervisor that is gone takes us along.
+            let _ = self.supervisor.cast(SupervisorMessage::SettlerCaughtUp);
         }
     }
 }

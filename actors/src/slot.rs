@@ -57,7 +57,8 @@ impl Actor for Slot {
             // A panic that escaped the attempt came from dropping the handler's work.
             let settlement = performing.await.unwrap_or_else(|panic| Some(after_panic(&task, &*panic)));
             // A Dispatcher that is gone has no use for the outcome; the lease will tell.
-            let _ = dispatcher.cast(DispatcherMessage::Ended { task: Box::new(task), settlement, slot: myself });
+            let attempt = (task.id, task.epoch);
+            let _ = dispatcher.cast(DispatcherMessage::Ended { attempt, settlement, slot: myself });
         })));
         Ok(())
     }

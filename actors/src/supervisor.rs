@@ -11,6 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use punctual_domain::id::TaskId;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
@@ -40,6 +41,12 @@ pub(crate) enum SupervisorMessage {
     Restart(Child),
     /// Tasks may be due that were not.
     TasksWritten,
+    /// A task was written that is due at that instant.
+    TaskWritten { topic: Topic, run_at: DateTime<Utc> },
+    /// Outcomes pile up.
+    SettlerBehind,
+    /// Outcomes are written again as they come.
+    SettlerCaughtUp,
     /// A running task was cancelled.
     TaskCancelled(TaskId),
     /// Definitions of topics changed.
@@ -137,6 +144,11 @@ impl Actor for Supervisor {
             SupervisorMessage::Serve { topic, server } => serve(&myself, state, topic, server).await?,
             SupervisorMessage::Restart(child) => restart(&myself, state, child).await?,
             SupervisorMessage::TasksWritten => tell_claimer(state, ClaimerMessage::Look),
+            SupervisorMessage::TaskWritten { topic, run_at } => {
+                tell_claimer(state, ClaimerMessage::Written { topic, run_at });
+            }
+            SupervisorMessage::SettlerBehind => tell_claimer(state, ClaimerMessage::SettlerBehind),
+            SupervisorMessage::SettlerCaughtUp => tell_claimer(state, ClaimerMessage::SettlerCaughtUp),
             SupervisorMessage::TopicsChanged => tell_claimer(state, ClaimerMessage::TopicsChanged),
             SupervisorMessage::TaskCancelled(id) => {
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
@@ -273,7 +285,11 @@ async fn restart(
         return Ok(());
     }
     match child {
-        Child::Settler => state.settler = start_settler(&state.deps, myself).await?,
+        Child::Settler => {
+            state.settler = start_settler(&state.deps, myself).await?;
+            // Nothing waits in a new one.
+            tell_claimer(state, ClaimerMessage::SettlerCaughtUp);
+        }
         Child::Claimer => state.claimer = start_claimer(&state.deps, myself).await?,
         Child::Reconciler => state.reconciler = start_reconciler(&state.deps, myself).await?,
     }

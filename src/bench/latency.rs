@@ -2,6 +2,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use punctual_actors::Hints;
+use punctual_domain::store::{Created, Creation};
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -30,8 +32,7 @@ impl Latency {
         let engine = site.start(Noting(begun)).await?;
         let hints = engine.hints();
         // The topic's Dispatcher is there before the first task that counts.
-        site.store.create_tasks(vec![task(self.tasks)], None).await?;
-        hints.tasks_written();
+        tell(&hints, &site.store.create_tasks(vec![task(self.tasks)], None).await?);
         tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("the first task did not begin")?;
 
         let sent = Arc::new(Mutex::new(vec![None; self.tasks as usize]));
@@ -41,10 +42,10 @@ impl Latency {
             let (store, hints, sent) = (site.store.clone(), hints.clone(), sent.clone());
             tokio::spawn(async move {
                 sent.lock().expect("nobody panicked with it")[i as usize] = Some(Instant::now());
-                if let Err(error) = store.create_tasks(vec![task(i)], None).await {
-                    tracing::error!(%error, "a task was not written");
+                match store.create_tasks(vec![task(i)], None).await {
+                    Ok(created) => tell(&hints, &created),
+                    Err(error) => tracing::error!(%error, "a task was not written"),
                 }
-                hints.tasks_written();
             });
         }
         let mut lags = Vec::new();
@@ -56,6 +57,15 @@ impl Latency {
         }
         engine.drain(PATIENCE).await?;
         Ok(waits(lags))
+    }
+}
+
+/// Tells the engine what was written, as the service does.
+fn tell(hints: &Hints, creation: &Creation) {
+    if let Creation::Made(created) = creation {
+        for Created::Fresh(task) | Created::Deduplicated(task) in created {
+            hints.task_written(task.topic.clone(), task.run_at);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl Claims for PostgresStore {
             Suspects::Any => -1,
             Suspects::AtMost(most) => i32::try_from(most).unwrap_or(i32::MAX),
         };
-        lend!(self, |connection| {
+        lend!(self.claiming, |connection| {
             for _ in 0..SERIAL_RACES {
                 for without_serial in [false, true] {
                     let claimed = sqlx::query(include_str!("sql/claim.sql"))
@@ -58,7 +58,7 @@ impl Claims for PostgresStore {
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
-        lend!(self, |connection| {
+        lend!(self.claiming, |connection| {
             let names: Vec<String> = sqlx::query_scalar(include_str!("sql/due_topics.sql"))
                 .bind(self.now())
                 .bind(after.map_or("", Topic::as_str))
@@ -71,7 +71,7 @@ impl Claims for PostgresStore {
     }
 
     async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
-        lend!(self, |connection| {
+        lend!(self.claiming, |connection| {
             sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
                 .bind(bounded(after))
                 .fetch_one(connection)
@@ -81,7 +81,7 @@ impl Claims for PostgresStore {
     }
 
     async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
-        lend!(self, |connection| { settle::settle(connection, &settlings, self.now()).await })
+        lend!(self.settling, |connection| { settle::settle(connection, &settlings, self.now()).await })
     }
 
     async fn extend(&self, held: &[Extension], lease: Duration) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {

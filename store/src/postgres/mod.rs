@@ -14,11 +14,19 @@
 
 /// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
 /// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
+///
+/// `lend!(self.claiming, …)` prefers the connection that is kept for such statements.
 macro_rules! lend {
-    ($store:expr, |$connection:ident| $work:block) => {
+    ($store:ident, |$connection:ident| $work:block) => {
+        lend!(@ $store, $crate::postgres::kept::Held::pooled(&$store.pool), |$connection| $work)
+    };
+    ($store:ident.$kept:ident, |$connection:ident| $work:block) => {
+        lend!(@ $store, $crate::postgres::kept::Held::kept(&$store.$kept, &$store.pool), |$connection| $work)
+    };
+    (@ $store:ident, $held:expr, |$connection:ident| $work:block) => {
         $store
             .within_deadline(async {
-                let mut held = $store.hold().await?;
+                let mut held = $held.await?;
                 let outcome = {
                     let $connection: &mut sqlx::postgres::PgConnection = &mut held;
                     async move { $work }.await
@@ -32,6 +40,8 @@ macro_rules! lend {
 
 mod claims;
 mod cluster;
+mod gather;
+mod kept;
 mod list;
 mod migrate;
 mod outbox;
@@ -51,14 +61,15 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgPool, Postgres};
+use sqlx::{ConnectOptions, Connection, PgPool};
 
 pub use migrate::schema_state;
 pub use tasks::insert_tasks;
 
 use crate::{ConnectError, Migrate, Options, bad_url};
+use gather::Gather;
+use kept::Kept;
 
 /// How long opening or waiting for a connection may take.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
@@ -69,6 +80,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     pool: PgPool,
+    gather: Arc<Gather>,
+    claiming: Kept,
+    settling: Kept,
     clock: Option<Arc<dyn Clock>>,
     deadline: Duration,
 }
@@ -91,17 +105,19 @@ impl PostgresStore {
             .test_before_acquire(false)
             .after_connect(move |connection, _| Box::pin(limit_statements(connection, options.deadline)))
             .connect_lazy_with(connect_options(url)?);
-        Ok(Self { pool, clock: options.clock, deadline: options.deadline })
+        Ok(Self {
+            gather: Gather::new(pool.clone(), options.clock.clone(), options.deadline),
+            pool,
+            claiming: Kept::default(),
+            settling: Kept::default(),
+            clock: options.clock,
+            deadline: options.deadline,
+        })
     }
 
     /// The instant that statements take as now: the clock's, or `None` for the database's own.
     fn now(&self) -> Option<DateTime<Utc>> {
         self.clock.as_ref().map(|clock| clock.now())
-    }
-
-    /// A connection that is closed unless it is given back in good order.
-    async fn hold(&self) -> Result<Held, StoreError> {
-        Ok(Held { connection: self.pool.acquire().await.map_err(broken)?, in_order: false })
     }
 
     /// Runs `work` within the deadline.
@@ -112,41 +128,6 @@ impl PostgresStore {
         tokio::time::timeout(self.deadline, work)
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no answer within {:?}", self.deadline))))
-    }
-}
-
-/// A pooled connection on loan. Dropped in the middle of a statement, it would go back to the pool with an answer
-/// still on its way; so it is closed unless it was given back.
-struct Held {
-    connection: PoolConnection<Postgres>,
-    in_order: bool,
-}
-
-impl Held {
-    fn give_back(mut self) {
-        self.in_order = true;
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if !self.in_order {
-            self.connection.close_on_drop();
-        }
-    }
-}
-
-impl std::ops::Deref for Held {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        &self.connection
-    }
-}
-
-impl std::ops::DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.connection
     }
 }
 

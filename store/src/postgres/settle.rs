@@ -1,77 +1,142 @@
-//! Settling: outcomes become one fenced statement.
+//! Settling: outcomes become fenced statements, one for tasks that end and one for those that go on.
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::json::Json;
 use punctual_domain::store::{Settled, Settling, StoreError};
 use punctual_domain::task::{AttemptOutcome, TaskStatus};
 use sqlx::postgres::PgConnection;
+use uuid::Uuid;
 
 use super::{broken, micros, rows};
+
+/// An attempt, by its task and epoch.
+type AttemptKey = (TaskId, Epoch);
 
 pub(super) async fn settle(
     connection: &mut PgConnection,
     settlings: &[Settling],
     now: Option<DateTime<Utc>>,
 ) -> Result<Vec<Settled>, StoreError> {
+    let mut first: Vec<_> = settlings.iter().collect();
+    first.sort_by_key(|settling| key(settling));
     // The first of several for one attempt counts; the others are answered as if they came later.
-    let mut seen = HashSet::new();
-    let first: Vec<_> = settlings.iter().filter(|settling| seen.insert((settling.task_id, settling.epoch))).collect();
-    let mut settled = write(connection, &first, now).await?;
+    first.dedup_by_key(|settling| key(settling));
+    let is_each_once = first.len() == settlings.len();
+    let (ended, kept): (Vec<_>, Vec<_>) = first.into_iter().partition(|s| s.settlement.status().has_ended());
 
+    let mut refused = false;
+    let mut settled = HashSet::new();
+    for written in [write_ended(connection, &ended, now).await?, write_kept(connection, &kept, now).await?] {
+        refused |= !written.all;
+        settled.extend(written.which);
+    }
+    if is_each_once && !refused {
+        return Ok(vec![Settled::Now; settlings.len()]);
+    }
+    answer_each(connection, settlings, settled).await
+}
+
+fn key(settling: &Settling) -> AttemptKey {
+    (settling.task_id, settling.epoch)
+}
+
+/// What was settled.
+struct Written {
+    all: bool,
+    which: Vec<AttemptKey>,
+}
+
+async fn write_ended(
+    connection: &mut PgConnection,
+    ended: &[&Settling],
+    now: Option<DateTime<Utc>>,
+) -> Result<Written, StoreError> {
+    if ended.is_empty() {
+        return Ok(Written { all: true, which: Vec::new() });
+    }
+    let row = sqlx::query(include_str!("sql/settle_ended.sql"))
+        .bind(now)
+        .bind(column(ended, |s| s.task_id.0))
+        .bind(column(ended, |s| s.epoch.0))
+        .bind(column(ended, |s| s.settlement.status().as_str()))
+        .bind(column(ended, |s| s.settlement.outcome().as_str()))
+        .bind(column(ended, |s| s.settlement.result().map(Json::as_str)))
+        .bind(column(ended, |s| s.settlement.error()))
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    let mut columns = rows::Columns::of(&row);
+    let all = columns.take_count()? == ended.len() as u64;
+    let (ids, epochs): (Option<Vec<Uuid>>, Option<Vec<i64>>) = (columns.take()?, columns.take()?);
+    let which = match ids.zip(epochs) {
+        Some((ids, epochs)) => ids.into_iter().map(TaskId).zip(epochs.into_iter().map(Epoch)).collect(),
+        None => ended.iter().map(|settling| key(settling)).collect(),
+    };
+    Ok(Written { all, which })
+}
+
+async fn write_kept(
+    connection: &mut PgConnection,
+    kept: &[&Settling],
+    now: Option<DateTime<Utc>>,
+) -> Result<Written, StoreError> {
+    if kept.is_empty() {
+        return Ok(Written { all: true, which: Vec::new() });
+    }
+    let found = sqlx::query(include_str!("sql/settle_kept.sql"))
+        .bind(now)
+        .bind(column(kept, |s| s.task_id.0))
+        .bind(column(kept, |s| s.epoch.0))
+        .bind(column(kept, |s| s.settlement.outcome().as_str()))
+        .bind(column(kept, |s| s.settlement.delay().map(micros)))
+        .bind(column(kept, |s| s.settlement.error()))
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    let which = found
+        .iter()
+        .map(|row| {
+            let mut columns = rows::Columns::of(row);
+            Ok((TaskId(columns.take()?), Epoch(columns.take()?)))
+        })
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(Written { all: which.len() == kept.len(), which })
+}
+
+/// Tells those that were settled from those that were settled before, and those that lost their lease.
+async fn answer_each(
+    connection: &mut PgConnection,
+    settlings: &[Settling],
+    mut settled: HashSet<AttemptKey>,
+) -> Result<Vec<Settled>, StoreError> {
     let mut answers = Vec::with_capacity(settlings.len());
     let mut late = Vec::new();
     for settling in settlings {
-        if settled.remove(&(settling.task_id, settling.epoch)) {
+        if settled.remove(&key(settling)) {
             answers.push(Settled::Now);
         } else {
             late.push(answers.len());
             answers.push(Settled::LeaseLost);
         }
     }
-    if !late.is_empty() {
-        let before = settled_before(connection, late.iter().map(|i| settlings[*i].task_id)).await?;
-        for i in late {
-            let Settling { task_id, epoch, settlement } = &settlings[i];
-            if before.get(&(*task_id, *epoch)) == Some(&(settlement.status(), settlement.outcome())) {
-                answers[i] = Settled::Before;
-            }
+    let before = settled_before(connection, late.iter().map(|i| settlings[*i].task_id)).await?;
+    for i in late {
+        let Settling { settlement, .. } = &settlings[i];
+        if before.get(&key(&settlings[i])) == Some(&(settlement.status(), settlement.outcome())) {
+            answers[i] = Settled::Before;
         }
     }
     Ok(answers)
 }
 
-async fn write(
-    connection: &mut PgConnection,
-    settlings: &[&Settling],
-    now: Option<DateTime<Utc>>,
-) -> Result<HashSet<(TaskId, Epoch)>, StoreError> {
-    fn column<T>(settlings: &[&Settling], read: impl Fn(&Settling) -> T) -> Vec<T> {
-        settlings.iter().map(|settling| read(settling)).collect()
-    }
-    let settled = sqlx::query(include_str!("sql/settle.sql"))
-        .bind(now)
-        .bind(column(settlings, |s| s.task_id.0))
-        .bind(column(settlings, |s| s.epoch.0))
-        .bind(column(settlings, |s| s.settlement.status().as_str()))
-        .bind(column(settlings, |s| s.settlement.outcome().as_str()))
-        .bind(column(settlings, |s| s.settlement.delay().map(micros)))
-        .bind(column(settlings, |s| s.settlement.result().map(|result| result.as_str().to_owned())))
-        .bind(column(settlings, |s| s.settlement.error().map(str::to_owned)))
-        .fetch_all(connection)
-        .await
-        .map_err(broken)?;
-    settled
-        .iter()
-        .map(|row| {
-            let mut columns = rows::Columns::of(row);
-            Ok((TaskId(columns.take()?), Epoch(columns.take()?)))
-        })
-        .collect()
+fn column<'s, T>(settlings: &[&'s Settling], read: impl Fn(&'s Settling) -> T) -> Vec<T> {
+    settlings.iter().map(|settling| read(settling)).collect()
 }
 
-type Before = HashMap<(TaskId, Epoch), (TaskStatus, AttemptOutcome)>;
+type Before = HashMap<AttemptKey, (TaskStatus, AttemptOutcome)>;
 
 async fn settled_before(
     connection: &mut PgConnection,

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
+use super::gather::is_plain;
 use super::{PostgresStore, broken, list, micros, rows};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
@@ -23,6 +24,9 @@ const BULK: u32 = 1_000;
 #[async_trait]
 impl Tasks for PostgresStore {
     async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError> {
+        if remember.is_none() && tasks.iter().all(is_plain) {
+            return self.gather.write(tasks).await.map(Creation::Made);
+        }
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
             let now = self.now();

@@ -85,6 +85,10 @@ impl Upkeep for PostgresStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
+        self.gather.close().await;
+        for kept in [&self.claiming, &self.settling] {
+            kept.close().await;
+        }
         self.pool.close().await;
         Ok(())
     }

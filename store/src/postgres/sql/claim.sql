@@ -2,7 +2,9 @@
 -- With $7, tasks that have a serial key are left out.
 -- Probes each priority of a topic by itself: a scan over all of them would read every future task on its way.
 WITH clock AS (
-    SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
+    SELECT now,
+        least(now + $5::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00') AS lease_ends_at
+    FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS c
 ), wanted AS (
     SELECT topic, slots FROM unnest($2::text[], $3::integer[]) AS w (topic, slots)
 ), suspect AS MATERIALIZED (
@@ -48,20 +50,21 @@ WITH clock AS (
             LIMIT w.slots
             FOR UPDATE SKIP LOCKED
         ) AS d
-        ORDER BY d.priority DESC, d.run_at, d.id
+        -- Level by level from the highest, each in order: sorting them would lock the surplus of every level first.
         LIMIT w.slots
     ) AS p
-), picked AS (
+), ranked AS (
     SELECT line, topic, row_number() OVER (PARTITION BY topic ORDER BY priority DESC, run_at, id) AS place
     FROM (SELECT * FROM suspect UNION ALL SELECT * FROM trusted) AS due
 )
 UPDATE punctual_tasks AS t
 SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = $4,
-    lease_expires_at =
-        least(clock.now + $5::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00'),
-    started_at = clock.now
+    lease_expires_at = clock.lease_ends_at, started_at = clock.now
 FROM clock
-WHERE t.ctid = ANY (ARRAY(SELECT p.line FROM picked AS p JOIN wanted AS w ON w.topic = p.topic WHERE p.place <= w.slots))
+WHERE t.ctid = ANY (
+    CASE WHEN EXISTS (SELECT FROM suspect)
+        THEN ARRAY(SELECT r.line FROM ranked AS r JOIN wanted AS w ON w.topic = r.topic WHERE r.place <= w.slots)
+        ELSE ARRAY(SELECT line FROM trusted) END)
 RETURNING
     id, topic, status, run_at, timezone, payload, metadata, client_request_id, dedupe_key, serial_key, priority,
     timeout_seconds, retry, attempt, lost, snoozes, epoch, lease_owner, lease_expires_at, NULL::text, error,

@@ -1,0 +1,190 @@
+//! Writes that come at the same time become one: callers that each bring a few tasks wait for the same commit.
+//!
+//! Nobody waits for a batch to fill. What comes first is written at once; what comes meanwhile goes out together when
+//! that is done. Only plain tasks gather: with no key among them none can be refused, so no caller's write can fail
+//! because of another's.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use punctual_domain::clock::Clock;
+use punctual_domain::store::{Created, StoreError};
+use punctual_domain::task::{Due, NewTask};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnection;
+use tokio::sync::oneshot;
+
+use super::kept::{Held, Kept};
+use super::{broken, micros};
+use crate::instant::{bounded, micros_after};
+use crate::text::retry_to_text;
+
+/// Calls with more tasks than this go by themselves: they are a batch already.
+const FEW: usize = 100;
+/// The most tasks in one write.
+const BATCH: usize = 1_000;
+/// How many writes may be under way at a time, and how many waiting tasks make a second one worth it.
+const WRITES: usize = 2;
+const WORTH_ANOTHER: usize = 50;
+
+/// Whether a task has nothing but what most tasks have.
+pub(super) fn is_plain(task: &NewTask) -> bool {
+    let NewTask { metadata, client_request_id, dedupe_key, serial_key, retry, fire, retry_of, rescheduled_from, .. } =
+        task;
+    metadata.is_empty()
+        && client_request_id.is_none()
+        && dedupe_key.is_none()
+        && serial_key.is_none()
+        && fire.is_none()
+        && retry_of.is_none()
+        && rescheduled_from.is_none()
+        && matches!(retry_to_text(retry), Ok(None))
+}
+
+/// Where writes gather.
+pub(super) struct Gather {
+    pool: PgPool,
+    kept: Kept,
+    clock: Option<Arc<dyn Clock>>,
+    deadline: Duration,
+    line: Mutex<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: Vec<Call>,
+    tasks: usize,
+    writers: usize,
+}
+
+/// A caller that waits for its commit.
+struct Call {
+    tasks: Vec<NewTask>,
+    answer: oneshot::Sender<Result<Vec<Created>, StoreError>>,
+}
+
+impl Gather {
+    pub(super) fn new(pool: PgPool, clock: Option<Arc<dyn Clock>>, deadline: Duration) -> Arc<Self> {
+        Arc::new(Self { pool, kept: Kept::default(), clock, deadline, line: Mutex::default() })
+    }
+
+    /// Lets go of the connections in good order.
+    pub(super) async fn close(&self) {
+        self.kept.close().await;
+    }
+
+    /// Writes plain tasks, together with whoever else comes now; answers once they are committed.
+    pub(super) async fn write(self: &Arc<Self>, tasks: Vec<NewTask>) -> Result<Vec<Created>, StoreError> {
+        if tasks.len() > FEW {
+            return self.commit(tasks).await;
+        }
+        let (answer, answered) = oneshot::channel();
+        if self.stand_in_line(Call { tasks, answer }) {
+            // In a task of its own: a caller that goes away leaves the others their writer.
+            tokio::spawn(Arc::clone(self).write_waiting());
+        }
+        answered.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the writer is gone".into())))
+    }
+
+    /// Whether the caller has to bring a writer along.
+    fn stand_in_line(&self, call: Call) -> bool {
+        let mut line = self.line.lock().expect("nobody panics with the line");
+        line.tasks += call.tasks.len();
+        line.waiting.push(call);
+        let is_needed = line.writers == 0 || line.writers < WRITES && line.tasks >= WORTH_ANOTHER;
+        line.writers += usize::from(is_needed);
+        is_needed
+    }
+
+    /// The next batch; with none, the writer has left.
+    fn next_batch(&self) -> Vec<Call> {
+        let mut line = self.line.lock().expect("nobody panics with the line");
+        let mut tasks = 0;
+        let taken = line.waiting.iter().take_while(|call| {
+            tasks += call.tasks.len();
+            tasks <= BATCH
+        });
+        let taken = taken.count();
+        let batch: Vec<_> = line.waiting.drain(..taken).collect();
+        line.tasks -= batch.iter().map(|call| call.tasks.len()).sum::<usize>();
+        line.writers -= usize::from(batch.is_empty());
+        batch
+    }
+
+    async fn write_waiting(self: Arc<Self>) {
+        loop {
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                return;
+            }
+            let mut tasks = Vec::new();
+            let mut callers = Vec::with_capacity(batch.len());
+            for call in batch {
+                callers.push((call.answer, call.tasks.len()));
+                tasks.extend(call.tasks);
+            }
+            let mut written = self.commit(tasks).await.map(Vec::into_iter);
+            for (caller, size) in callers {
+                let answer = match &mut written {
+                    Ok(created) => Ok(created.by_ref().take(size).collect()),
+                    Err(error) => Err(error.clone()),
+                };
+                // A caller that went away does not want to know.
+                let _ = caller.send(answer);
+            }
+        }
+    }
+
+    /// Writes tasks in one statement, which is its own transaction.
+    async fn commit(&self, tasks: Vec<NewTask>) -> Result<Vec<Created>, StoreError> {
+        let now = self.clock.as_ref().map(|clock| clock.now());
+        let writing = async {
+            let mut held = Held::kept(&self.kept, &self.pool).await?;
+            let written = insert(&mut held, &tasks, now).await;
+            held.give_back();
+            written
+        };
+        let written = tokio::time::timeout(self.deadline, writing).await;
+        let now = written
+            .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no answer within {:?}", self.deadline))))?;
+        let created = tasks.into_iter().map(|task| {
+            let run_at = match task.due {
+                Due::At(at) => bounded(at),
+                Due::Now => now,
+                Due::After(delay) => DateTime::from_timestamp_micros(micros_after(now, delay)).unwrap_or(now),
+            };
+            Created::Fresh(task.into_task(run_at, now))
+        });
+        Ok(created.collect())
+    }
+}
+
+async fn insert(
+    connection: &mut PgConnection,
+    tasks: &[NewTask],
+    now: Option<DateTime<Utc>>,
+) -> Result<DateTime<Utc>, StoreError> {
+    fn column<'t, T>(tasks: &'t [NewTask], read: impl Fn(&'t NewTask) -> T) -> Vec<T> {
+        tasks.iter().map(read).collect()
+    }
+    sqlx::query_scalar(include_str!("sql/insert_plain_tasks.sql"))
+        .bind(now)
+        .bind(column(tasks, |t| t.id.0))
+        .bind(column(tasks, |t| t.topic.as_str()))
+        .bind(column(tasks, |t| t.priority))
+        .bind(column(tasks, |t| match t.due {
+            Due::At(at) => Some(bounded(at)),
+            Due::After(_) | Due::Now => None,
+        }))
+        .bind(column(tasks, |t| match t.due {
+            Due::After(delay) => micros(delay),
+            Due::At(_) | Due::Now => 0,
+        }))
+        .bind(column(tasks, |t| t.timezone.as_str()))
+        .bind(column(tasks, |t| t.payload.as_str()))
+        .bind(column(tasks, |t| t.timeout_seconds as i32))
+        .fetch_one(connection)
+        .await
+        .map_err(broken)
+}
