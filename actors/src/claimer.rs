@@ -103,6 +103,8 @@ pub(crate) struct State {
     suspects: HashMap<TaskId, ActorId>,
     /// A claim is under way that may bring such a task.
     suspect_wanted: bool,
+    /// Another was sent meanwhile, and had to leave such tasks alone.
+    suspect_refused: bool,
     /// Whether topics without a Dispatcher are looked for with the next claim.
     look: bool,
     /// A `Claim` to ourselves is on its way.
@@ -166,6 +168,7 @@ impl Actor for Claimer {
             definitions_known: false,
             suspects: HashMap::new(),
             suspect_wanted: false,
+            suspect_refused: false,
             look: true,
             claim_queued: false,
             claims: 0,
@@ -333,6 +336,7 @@ impl Claimer {
             }
         }
         let may_take_suspect = state.suspects.is_empty() && !state.suspect_wanted;
+        state.suspect_refused |= state.suspect_wanted;
         state.suspect_wanted |= may_take_suspect;
         state.claims += 1;
         state.wake_at = None;
@@ -378,6 +382,9 @@ impl Claimer {
                 let dispatcher = lane.dispatcher.clone();
                 retire(state, topic, &dispatcher);
             }
+        }
+        if !state.suspect_wanted && std::mem::take(&mut state.suspect_refused) {
+            self.look(myself, state);
         }
         match error {
             Some(error) => self.back_off(myself, state, &error),
@@ -527,11 +534,7 @@ impl Claimer {
     /// Hands claimed tasks to their Dispatchers; answers how many there were of each topic.
     fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: Instant) -> HashMap<Topic, u32> {
         let mut counts = HashMap::new();
-        let mut by_topic: HashMap<Topic, Vec<Task>> = HashMap::new();
-        for task in tasks {
-            by_topic.entry(task.topic.clone()).or_default().push(task);
-        }
-        for (topic, tasks) in by_topic {
+        for (topic, tasks) in by_topic(tasks) {
             let Some(lane) = state.lanes.get_mut(&topic) else { continue };
             counts.insert(topic.clone(), tasks.len() as u32);
             lane.sent += tasks.len() as u64;
@@ -545,6 +548,21 @@ impl Claimer {
             }
         }
         counts
+    }
+}
+
+/// Tasks by their topics, each in the order given.
+fn by_topic(tasks: Vec<Task>) -> HashMap<Topic, Vec<Task>> {
+    // Most claims are for one topic; its tasks stay where they are.
+    match tasks.first().map(|first| first.topic.clone()) {
+        Some(topic) if tasks.iter().all(|task| task.topic == topic) => HashMap::from([(topic, tasks)]),
+        _ => {
+            let mut by_topic: HashMap<Topic, Vec<Task>> = HashMap::new();
+            for task in tasks {
+                by_topic.entry(task.topic.clone()).or_default().push(task);
+            }
+            by_topic
+        }
     }
 }
 

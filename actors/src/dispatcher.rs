@@ -231,8 +231,7 @@ impl Dispatcher {
         for task in tasks {
             // Too late to begin, by our own lease or because we are stopping.
             if state.draining || Instant::now() >= safe_until {
-                let settling =
-                    Settling { task_id: task.id, epoch: task.epoch, settlement: Settlement::HandedBack };
+                let settling = Settling { task_id: task.id, epoch: task.epoch, settlement: Settlement::HandedBack };
                 self.settle(myself, state, settling, task.serial_key.is_some());
                 if is_suspect(&task) {
                     self.suspect_ended(state, task.id);

@@ -52,10 +52,10 @@ impl Actor for Slot {
     ) -> Result<(), ActorProcessingErr> {
         let (clock, dispatcher) = (self.clock.clone(), self.dispatcher.clone());
         *running = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            let Assignment { handler, task, stops } = *assignment;
-            let performing = AssertUnwindSafe(perform(&handler, &task, &stops, clock.now())).catch_unwind();
+            let Assignment { handler, task, stops } = &*assignment;
+            let performing = AssertUnwindSafe(perform(handler, task, stops, clock.now())).catch_unwind();
             // A panic that escaped the attempt came from dropping the handler's work.
-            let settlement = performing.await.unwrap_or_else(|panic| Some(after_panic(&task, &*panic)));
+            let settlement = performing.await.unwrap_or_else(|panic| Some(after_panic(task, &*panic)));
             // A Dispatcher that is gone has no use for the outcome; the lease will tell.
             let attempt = (task.id, task.epoch);
             let _ = dispatcher.cast(DispatcherMessage::Ended { attempt, settlement, slot: myself });

@@ -42,7 +42,10 @@ impl Claims for PostgresStore {
                         // All others are taken, or there are none: once more for the serial keys.
                         Ok(claimed) if claimed.is_empty() && without_serial => {}
                         Ok(claimed) => {
-                            let mut tasks = claimed.iter().map(rows::task).collect::<Result<Vec<_>, _>>()?;
+                            let mut tasks = Vec::with_capacity(claimed.len());
+                            for row in &claimed {
+                                tasks.push(rows::claimed(row, request.node)?);
+                            }
                             tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
                             return Ok(tasks);
                         }

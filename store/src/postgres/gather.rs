@@ -30,8 +30,9 @@ const WORTH_ANOTHER: usize = 50;
 
 /// Whether a task has nothing but what most tasks have.
 pub(super) fn is_plain(task: &NewTask) -> bool {
-    let NewTask { metadata, client_request_id, dedupe_key, serial_key, retry, fire, retry_of, rescheduled_from, .. } =
-        task;
+    let NewTask {
+        metadata, client_request_id, dedupe_key, serial_key, retry, fire, retry_of, rescheduled_from, ..
+    } = task;
     metadata.is_empty()
         && client_request_id.is_none()
         && dedupe_key.is_none()
@@ -142,7 +143,7 @@ impl Gather {
         let writing = async {
             let mut held = Held::kept(&self.kept, &self.pool).await?;
             let written = insert(&mut held, &tasks, now).await;
-            held.give_back();
+            held.give_back(&written);
             written
         };
         let written = tokio::time::timeout(self.deadline, writing).await;

@@ -31,7 +31,7 @@ macro_rules! lend {
                     let $connection: &mut sqlx::postgres::PgConnection = &mut held;
                     async move { $work }.await
                 };
-                held.give_back();
+                held.give_back(&outcome);
                 outcome
             })
             .await

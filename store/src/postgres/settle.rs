@@ -1,4 +1,5 @@
-//! Settling: outcomes become fenced statements, one for tasks that end and one for those that go on.
+//! Settling: outcomes become fenced statements: one for tasks that completed, one for those that ended
+//! otherwise or have a result, one for those that go on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +7,8 @@ use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::store::{Settled, Settling, StoreError};
-use punctual_domain::task::{AttemptOutcome, TaskStatus};
-use sqlx::postgres::PgConnection;
+use punctual_domain::task::{AttemptOutcome, Settlement, TaskStatus};
+use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::{broken, micros, rows};
@@ -26,10 +27,16 @@ pub(super) async fn settle(
     first.dedup_by_key(|settling| key(settling));
     let is_each_once = first.len() == settlings.len();
     let (ended, kept): (Vec<_>, Vec<_>) = first.into_iter().partition(|s| s.settlement.status().has_ended());
+    let (completed, ended): (Vec<_>, Vec<_>) =
+        ended.into_iter().partition(|s| s.settlement == Settlement::Completed { result: None });
 
     let mut refused = false;
     let mut settled = HashSet::new();
-    for written in [write_ended(connection, &ended, now).await?, write_kept(connection, &kept, now).await?] {
+    for written in [
+        write_completed(connection, &completed, now).await?,
+        write_ended(connection, &ended, now).await?,
+        write_kept(connection, &kept, now).await?,
+    ] {
         refused |= !written.all;
         settled.extend(written.which);
     }
@@ -49,13 +56,49 @@ struct Written {
     which: Vec<AttemptKey>,
 }
 
+impl Written {
+    /// The answer of `settle_completed.sql` and `settle_ended.sql`: which, only if not all.
+    fn of(row: &PgRow, asked: &[&Settling]) -> Result<Self, StoreError> {
+        let mut columns = rows::Columns::of(row);
+        let all = columns.take_count()? == asked.len() as u64;
+        let (ids, epochs): (Option<Vec<Uuid>>, Option<Vec<i64>>) = (columns.take()?, columns.take()?);
+        let which = match ids.zip(epochs) {
+            Some((ids, epochs)) => ids.into_iter().map(TaskId).zip(epochs.into_iter().map(Epoch)).collect(),
+            None => asked.iter().map(|settling| key(settling)).collect(),
+        };
+        Ok(Self { all, which })
+    }
+
+    fn nothing() -> Self {
+        Self { all: true, which: Vec::new() }
+    }
+}
+
+async fn write_completed(
+    connection: &mut PgConnection,
+    completed: &[&Settling],
+    now: Option<DateTime<Utc>>,
+) -> Result<Written, StoreError> {
+    if completed.is_empty() {
+        return Ok(Written::nothing());
+    }
+    let row = sqlx::query(include_str!("sql/settle_completed.sql"))
+        .bind(now)
+        .bind(column(completed, |s| s.task_id.0))
+        .bind(column(completed, |s| s.epoch.0))
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    Written::of(&row, completed)
+}
+
 async fn write_ended(
     connection: &mut PgConnection,
     ended: &[&Settling],
     now: Option<DateTime<Utc>>,
 ) -> Result<Written, StoreError> {
     if ended.is_empty() {
-        return Ok(Written { all: true, which: Vec::new() });
+        return Ok(Written::nothing());
     }
     let row = sqlx::query(include_str!("sql/settle_ended.sql"))
         .bind(now)
@@ -68,14 +111,7 @@ async fn write_ended(
         .fetch_one(connection)
         .await
         .map_err(broken)?;
-    let mut columns = rows::Columns::of(&row);
-    let all = columns.take_count()? == ended.len() as u64;
-    let (ids, epochs): (Option<Vec<Uuid>>, Option<Vec<i64>>) = (columns.take()?, columns.take()?);
-    let which = match ids.zip(epochs) {
-        Some((ids, epochs)) => ids.into_iter().map(TaskId).zip(epochs.into_iter().map(Epoch)).collect(),
-        None => ended.iter().map(|settling| key(settling)).collect(),
-    };
-    Ok(Written { all, which })
+    Written::of(&row, ended)
 }
 
 async fn write_kept(
@@ -84,7 +120,7 @@ async fn write_kept(
     now: Option<DateTime<Utc>>,
 ) -> Result<Written, StoreError> {
     if kept.is_empty() {
-        return Ok(Written { all: true, which: Vec::new() });
+        return Ok(Written::nothing());
     }
     let found = sqlx::query(include_str!("sql/settle_kept.sql"))
         .bind(now)
