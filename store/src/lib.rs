@@ -4,6 +4,7 @@
 //! (`punctual_domain::task`), and pass the same conformance suite (`tests/`). The files in `sqlite/` and `postgres/` have
 //! the same names, and so do the queries, so that two dialects can be laid side by side.
 
+mod claimed;
 mod instant;
 mod migration;
 pub mod postgres;

@@ -5,15 +5,15 @@ use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::lease::Lease;
 use punctual_domain::store::StoreError;
-use punctual_domain::task::{AttemptOutcome, AttemptRecord, DEFAULT_TIMEOUT_SECONDS, FireOfTask, Task, TaskStatus};
+use punctual_domain::task::{AttemptOutcome, AttemptRecord, FireOfTask, Task, TaskStatus};
 use punctual_domain::topic::Topic;
-use serde::Deserialize;
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use uuid::Uuid;
 
 use super::broken;
-use crate::text::{from_text, metadata_from_text, retry_from_text};
+use crate::claimed::Claimed;
+use crate::text::{metadata_from_text, retry_from_text};
 
 /// Reads the columns of a row one after the other.
 pub(super) struct Columns<'r> {
@@ -113,91 +113,20 @@ pub(super) fn task(row: &PgRow) -> Result<Task, StoreError> {
 /// A row of `claim.sql`.
 pub(super) fn claimed(row: &PgRow, owner: NodeId) -> Result<Task, StoreError> {
     let mut columns = Columns::of(row);
-    let id = TaskId(columns.take()?);
-    let topic = Topic::from_stored(columns.take::<&str>()?);
-    let run_at = columns.take()?;
-    let payload = Json::from_stored(columns.take::<&str>()?);
-    let priority = columns.take()?;
-    let attempt = columns.take_small()?;
-    let lost = columns.take_small()?;
-    let epoch = Epoch(columns.take()?);
-    let created_at = columns.take()?;
-    let started_at = columns.take()?;
-    let expires_at = columns.take()?;
-    let rare: Rare = match columns.take::<Option<&str>>()? {
-        Some(text) => from_text("a claimed task", text)?,
-        None => Rare::default(),
+    let claimed = Claimed {
+        id: TaskId(columns.take()?),
+        topic: Topic::from_stored(columns.take::<&str>()?),
+        run_at: columns.take()?,
+        payload: Json::from_stored(columns.take::<&str>()?),
+        priority: columns.take()?,
+        attempt: columns.take_small()?,
+        lost: columns.take_small()?,
+        epoch: Epoch(columns.take()?),
+        created_at: columns.take()?,
+        started_at: columns.take()?,
+        expires_at: columns.take()?,
     };
-    Ok(Task {
-        id,
-        topic,
-        status: TaskStatus::Running,
-        run_at,
-        timezone: rare.timezone,
-        payload,
-        metadata: metadata_from_text(rare.metadata.as_deref())?,
-        client_request_id: rare.client_request_id,
-        dedupe_key: rare.dedupe_key,
-        serial_key: rare.serial_key,
-        priority,
-        timeout_seconds: rare.timeout_seconds,
-        retry: retry_from_text(rare.retry.as_deref())?,
-        attempt,
-        lost,
-        snoozes: rare.snoozes,
-        epoch,
-        lease: Some(Lease { owner, epoch, expires_at }),
-        result: None,
-        error: rare.error,
-        fire: rare.schedule_id.zip(rare.scheduled_at_us).map(|(id, micros)| FireOfTask {
-            schedule_id: ScheduleId(id),
-            scheduled_at: DateTime::from_timestamp_micros(micros).unwrap_or_default(),
-        }),
-        retry_of: rare.retry_of.map(TaskId),
-        rescheduled_from: rare.rescheduled_from.map(TaskId),
-        created_at,
-        started_at,
-        completed_at: None,
-    })
-}
-
-/// The last column of `claim.sql`, in its order.
-#[derive(Deserialize)]
-struct Rare {
-    timezone: String,
-    timeout_seconds: u32,
-    snoozes: u32,
-    metadata: Option<String>,
-    client_request_id: Option<String>,
-    dedupe_key: Option<String>,
-    serial_key: Option<String>,
-    retry: Option<String>,
-    error: Option<String>,
-    schedule_id: Option<Uuid>,
-    scheduled_at_us: Option<i64>,
-    retry_of: Option<Uuid>,
-    rescheduled_from: Option<Uuid>,
-}
-
-/// What most tasks have, and `claim.sql` therefore leaves out.
-impl Default for Rare {
-    fn default() -> Self {
-        Self {
-            timezone: "UTC".to_owned(),
-            timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
-            snoozes: 0,
-            metadata: None,
-            client_request_id: None,
-            dedupe_key: None,
-            serial_key: None,
-            retry: None,
-            error: None,
-            schedule_id: None,
-            scheduled_at_us: None,
-            retry_of: None,
-            rescheduled_from: None,
-        }
-    }
+    claimed.into_task(owner, columns.take()?)
 }
 
 /// A row of `attempts.sql`.

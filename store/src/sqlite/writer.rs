@@ -215,7 +215,7 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
 }
 
 /// Runs a statement about the transaction itself: if that fails, nothing of it was written.
-async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {
+pub(super) async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> Result<(), StoreError> {
     sqlx::query(statement).execute(connection).await.map(drop).map_err(|error| match broken(error) {
         StoreError::Broken(reason) => StoreError::Unavailable(reason),
         error => error,

@@ -1,0 +1,108 @@
+//! A claimed task as both databases answer it: the columns that every task needs, and the rest in one piece.
+//!
+//! A column costs time for every row, also where it is null, and a claim answers many rows. What few tasks have comes as
+//! one JSON array, or as null where all of it is as usual.
+
+use chrono::{DateTime, Utc};
+use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
+use punctual_domain::json::Json;
+use punctual_domain::lease::Lease;
+use punctual_domain::store::StoreError;
+use punctual_domain::task::{DEFAULT_TIMEOUT_SECONDS, FireOfTask, Task, TaskStatus};
+use punctual_domain::topic::Topic;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::text::{from_text, metadata_from_text, retry_from_text};
+
+/// The columns that every task needs.
+pub(crate) struct Claimed {
+    pub(crate) id: TaskId,
+    pub(crate) topic: Topic,
+    pub(crate) run_at: DateTime<Utc>,
+    pub(crate) payload: Json,
+    pub(crate) priority: i32,
+    pub(crate) attempt: u32,
+    pub(crate) lost: u32,
+    pub(crate) epoch: Epoch,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) started_at: DateTime<Utc>,
+    pub(crate) expires_at: DateTime<Utc>,
+}
+
+impl Claimed {
+    /// The whole task, which `owner` holds.
+    pub(crate) fn into_task(self, owner: NodeId, rare: Option<&str>) -> Result<Task, StoreError> {
+        let rare: Rare = rare.map_or_else(|| Ok(Rare::default()), |text| from_text("a claimed task", text))?;
+        Ok(Task {
+            id: self.id,
+            topic: self.topic,
+            status: TaskStatus::Running,
+            run_at: self.run_at,
+            timezone: rare.timezone,
+            payload: self.payload,
+            metadata: metadata_from_text(rare.metadata.as_deref())?,
+            client_request_id: rare.client_request_id,
+            dedupe_key: rare.dedupe_key,
+            serial_key: rare.serial_key,
+            priority: self.priority,
+            timeout_seconds: rare.timeout_seconds,
+            retry: retry_from_text(rare.retry.as_deref())?,
+            attempt: self.attempt,
+            lost: self.lost,
+            snoozes: rare.snoozes,
+            epoch: self.epoch,
+            lease: Some(Lease { owner, epoch: self.epoch, expires_at: Some(self.expires_at) }),
+            result: None,
+            error: rare.error,
+            fire: rare.schedule_id.zip(rare.scheduled_at_us).map(|(id, micros)| FireOfTask {
+                schedule_id: ScheduleId(id),
+                scheduled_at: DateTime::from_timestamp_micros(micros).unwrap_or_default(),
+            }),
+            retry_of: rare.retry_of.map(TaskId),
+            rescheduled_from: rare.rescheduled_from.map(TaskId),
+            created_at: self.created_at,
+            started_at: Some(self.started_at),
+            completed_at: None,
+        })
+    }
+}
+
+/// The last column of `claim.sql`, in its order.
+#[derive(Deserialize)]
+struct Rare {
+    timezone: String,
+    timeout_seconds: u32,
+    snoozes: u32,
+    metadata: Option<String>,
+    client_request_id: Option<String>,
+    dedupe_key: Option<String>,
+    serial_key: Option<String>,
+    retry: Option<String>,
+    error: Option<String>,
+    schedule_id: Option<Uuid>,
+    scheduled_at_us: Option<i64>,
+    retry_of: Option<Uuid>,
+    rescheduled_from: Option<Uuid>,
+}
+
+/// What is usual.
+impl Default for Rare {
+    fn default() -> Self {
+        Self {
+            timezone: "UTC".to_owned(),
+            timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
+            snoozes: 0,
+            metadata: None,
+            client_request_id: None,
+            dedupe_key: None,
+            serial_key: None,
+            retry: None,
+            error: None,
+            schedule_id: None,
+            scheduled_at_us: None,
+            retry_of: None,
+            rescheduled_from: None,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+-- Claims due tasks of one topic that never lost an attempt: the first ?3 by priority, run_at and id.
+-- Probes each priority by itself: a scan over all of them would read every future task on its way.
+WITH RECURSIVE levels (priority) AS (
+    SELECT (
+        SELECT priority FROM punctual_tasks INDEXED BY punctual_tasks_due
+        WHERE status = 'pending' AND topic = ?2 ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT priority FROM punctual_tasks INDEXED BY punctual_tasks_due
+        WHERE status = 'pending' AND topic = ?2 AND priority < l.priority ORDER BY priority DESC LIMIT 1)
+    FROM levels AS l
+    WHERE l.priority IS NOT NULL
+)
+UPDATE punctual_tasks
+SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = ?4,
+    lease_expires_at = ?5, started_at = ?1
+WHERE rowid IN (
+    SELECT d.rowid
+    FROM levels AS l
+    CROSS JOIN punctual_tasks AS d INDEXED BY punctual_tasks_due
+    WHERE d.status = 'pending' AND d.topic = ?2 AND d.priority = l.priority AND d.run_at <= ?1 AND d.lost = 0
+        -- Of a serial key only the first that has not ended, and only while none of them runs.
+        AND (d.serial_key IS NULL OR d.id = (
+            SELECT id FROM punctual_tasks INDEXED BY punctual_tasks_serial
+            WHERE topic = d.topic AND serial_key = d.serial_key ORDER BY first_run_at, id LIMIT 1))
+        AND (d.serial_key IS NULL OR NOT EXISTS (
+            SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_serial_running
+            WHERE topic = d.topic AND serial_key = d.serial_key AND status = 'running'))
+    -- The levels come from the highest down, and each in the order of its index.
+    LIMIT ?3)
+RETURNING
+    id, topic, run_at, payload, priority, attempt, lost, epoch, created_at, started_at, lease_expires_at,
+    -- What few tasks have comes in one piece: a column costs time for every row, also where it is null.
+    CASE WHEN timezone = 'UTC' AND timeout_seconds = 3600 AND snoozes = 0 AND metadata IS NULL
+            AND client_request_id IS NULL AND dedupe_key IS NULL AND serial_key IS NULL AND retry IS NULL
+            AND error IS NULL AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
+        THEN NULL
+        ELSE json_array(
+            timezone, timeout_seconds, snoozes, metadata, client_request_id, dedupe_key, serial_key, retry, error,
+            iif(schedule_id IS NULL, NULL, hex(schedule_id)), scheduled_at,
+            iif(retry_of IS NULL, NULL, hex(retry_of)),
+            iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
+    END
