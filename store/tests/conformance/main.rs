@@ -15,6 +15,7 @@ mod client_requests;
 mod cluster;
 mod concurrency;
 mod dedupe;
+mod enqueue_function;
 mod events;
 mod fires;
 mod idempotency;
