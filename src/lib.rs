@@ -6,6 +6,7 @@ mod bench;
 pub mod cli;
 mod clock;
 pub mod config;
+mod engine;
 mod http;
 mod plugins;
 mod pulse;
