@@ -1,12 +1,15 @@
-//! The Punctual service: HTTP, command line and configuration around the store and the actors.
+//! Punctual: the service, and the same scheduler as a library.
 //!
-//! `main`, the tests and the benches use what is public here; everything else is private.
+//! To schedule work inside a program of your own, begin with [`Punctual`]. The rest is the service: HTTP, command line and
+//! configuration around the store and the actors; `main`, the tests and the benches use what is public of it.
 
 mod bench;
 pub mod cli;
 mod clock;
 pub mod config;
+mod engine;
 mod http;
+mod library;
 mod plugins;
 mod pulse;
 mod redis;
@@ -16,3 +19,15 @@ mod telemetry;
 mod topics;
 
 pub use clock::SystemClock;
+pub use library::{BuildError, Builder, CallersTransaction, Error, NewSchedule, NewTask, Punctual};
+
+pub use punctual_domain::clock::Clock;
+pub use punctual_domain::id::{ScheduleId, TaskId};
+pub use punctual_domain::invalid::{FieldError, Invalid};
+pub use punctual_domain::json::Json;
+pub use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
+pub use punctual_domain::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm, Schedule};
+pub use punctual_domain::store::{Created, Page, ScheduleFilter, Span, TaskFilter, TaskWithAttempts};
+pub use punctual_domain::task::{AttemptOutcome, AttemptRecord, Task, TaskStatus};
+pub use punctual_domain::topic::Topic;
+pub use punctual_sdk::{Attempt, Handler, Outcome, Plugin, async_trait};

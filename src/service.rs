@@ -1,40 +1,30 @@
 //! The service: the one place that builds and joins the parts, and stops them in order.
 //!
 //! Starting: zone data, plugins, database (and its schema), the check that nobody but this machine is listened to without API
-//! keys, the socket, the node's row, the actors. Stopping: no new connections, nothing more is claimed, requests and
-//! attempts under way finish within the drain deadline, the rest is handed back, then the node's row goes.
+//! keys, the socket, the engine. Stopping: no new connections, then requests and the engine's attempts finish within the
+//! drain deadline, and the engine closes the store.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_actors::{Deps, Handlers, Running, Settings, TreeError};
+use punctual_actors::{Handlers, Settings, TreeError};
 use punctual_domain::clock::Clock;
-use punctual_domain::id::NodeId;
-use punctual_domain::json::Json;
-use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
-use punctual_domain::topic::{Route, TopicDefinition, TopicPattern};
 use punctual_sdk::Plugin;
 use punctual_store::{ConnectError, Migrate, SchemaState};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::Config;
+use crate::engine::{self, Engine, EngineError, POLL_BESIDE_OTHERS};
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::plugins::{self, BadPlugin};
-use crate::pulse::Pulse;
 use crate::redis::Redis;
-use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
-
-/// How long saying goodbye to the store may take.
-const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How one process runs, beside its configuration.
 #[derive(Clone, Default)]
@@ -108,6 +98,15 @@ pub enum StartError {
     Actors(#[from] TreeError),
 }
 
+impl From<EngineError> for StartError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => Self::Store(error),
+            EngineError::Actors(error) => Self::Actors(error),
+        }
+    }
+}
+
 /// Why the service ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -122,16 +121,12 @@ pub enum RunError {
 /// A service that is ready to serve.
 pub struct Service {
     config: Config,
-    store: Arc<dyn Store>,
     zones: ZoneDatabase,
     state: Arc<State>,
-    node_id: NodeId,
+    engine: Engine,
     address: SocketAddr,
     listener: BoundedListener,
     router: axum::Router,
-    pulse: JoinHandle<()>,
-    /// `None` while paused.
-    tree: Option<Running>,
 }
 
 impl Service {
@@ -142,7 +137,7 @@ impl Service {
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
         let plugins = plugins::enabled(&config.plugins);
-        let handled = plugins::patterns(&plugins)?;
+        plugins::patterns(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
         let listen_error = |error| StartError::Listen { address: config.listen, error };
         let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -151,65 +146,40 @@ impl Service {
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
-        let newest = store.note_tz_version(zones.version()).await?;
-        if newest != zones.version() {
-            warn!(ours = zones.version(), newest, "zone data is older than another node's");
-        }
         let redis = config.redis_url.as_ref().map(Redis::new).transpose();
         let redis = redis.map_err(|error| StartError::Redis(error.to_string()))?;
 
-        let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
-        time.measure(&*store).await?;
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
-        let node = node(&zones, &plugins, address, time.now());
-        store.heartbeat(&node).await?;
-
-        register_handlers(&*store, handled).await?;
-        let tree = match options.start {
-            Start::Working => {
-                let deps = Deps {
-                    store: Arc::clone(&store),
-                    clock: Arc::clone(&clock),
-                    node: node.id,
-                    handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
-                    settings: settings(&config),
-                };
-                Some(punctual_actors::start(deps).await?)
-            }
-            Start::Paused => None,
-        };
+        let engine = Engine::start(engine::Parts {
+            store: Arc::clone(&store),
+            database_url: config.database_url.clone(),
+            zones: zones.clone(),
+            clock: options.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
+            settings: settings(&config),
+            about: about(&plugins, address),
+            state: Arc::clone(&state),
+            start: options.start,
+        })
+        .await?;
         let api = Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
-            time: Arc::clone(&time),
+            time: engine.time(),
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             redis,
             state: Arc::clone(&state),
             reach: Reach::of(address),
-            hints: tree.as_ref().map(Running::hints),
+            hints: engine.hints(),
         });
-        let node_id = node.id;
-        let pulse = Pulse {
-            store: Arc::clone(&store),
-            database_url: config.database_url.clone(),
-            clock,
-            time,
-            state: Arc::clone(&state),
-            node,
-            every: config.heartbeat,
-        };
         Ok(Self {
-            store,
             zones,
             state,
-            node_id,
+            engine,
             address,
             listener: BoundedListener::new(socket),
             router: http::router(api),
-            pulse: tokio::spawn(pulse.run()),
-            tree,
             config,
         })
     }
@@ -240,7 +210,7 @@ impl Service {
             address = %self.address,
             database = %self.config.database_url,
             tz_version = self.zones.version(),
-            node_id = %self.node_id,
+            node_id = %self.engine.node_id(),
             "service started"
         );
         let stopping = CancellationToken::new();
@@ -252,10 +222,7 @@ impl Service {
                 Err(RunError::Socket(served.unwrap_or_else(|error| Err(std::io::Error::other(error))).err()
                     .unwrap_or_else(|| std::io::Error::other("closed"))))
             }
-            () = gave_up(&mut self.tree) => {
-                self.tree = None;
-                Err(TreeError::GaveUp.into())
-            }
+            () = self.engine.gave_up() => Err(TreeError::GaveUp.into()),
             () = shutdown => Ok(()),
         };
 
@@ -269,38 +236,12 @@ impl Service {
                 serving.abort();
             }
         };
-        let attempts = async {
-            if let Some(tree) = self.tree
-                && let Err(error) = tree.drain(deadline).await
-            {
-                warn!(%error, "attempts not drained");
-            }
-        };
-        tokio::join!(requests, attempts);
-        self.pulse.abort();
-        let goodbye = tokio::time::timeout(GOODBYE, self.store.remove_node(self.node_id)).await;
-        if !matches!(goodbye, Ok(Ok(()))) {
-            warn!(node_id = %self.node_id, "node not removed");
-        }
-        let closed = tokio::time::timeout(GOODBYE, self.store.close()).await;
-        if !matches!(closed, Ok(Ok(()))) {
-            warn!("database not closed in good order");
-        }
+        tokio::join!(requests, self.engine.drain(deadline));
+        self.engine.close().await;
         info!("service stopped");
         ended
     }
 }
-
-/// Ends when the actors have given up; never without actors.
-async fn gave_up(tree: &mut Option<Running>) {
-    match tree {
-        Some(tree) => tree.gave_up().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Until nodes wake each other, each looks for what the others wrote.
-const POLL_BESIDE_OTHERS: Duration = Duration::from_secs(1);
 
 fn settings(config: &Config) -> Settings {
     let is_alone = config.database_url.expose().starts_with("sqlite:");
@@ -327,36 +268,15 @@ async fn connect(config: &Config, options: &Options) -> Result<Arc<dyn Store>, S
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })
 }
 
-/// Stores that the plugins' topics have handlers: nodes without the plugin then leave their tasks alone.
-async fn register_handlers(store: &dyn Store, handled: BTreeSet<TopicPattern>) -> Result<(), StoreError> {
-    for topic in handled {
-        // What the operator said about it stays.
-        store.add_topic(&TopicDefinition::new(topic, Route::Handler)).await?;
-    }
-    Ok(())
-}
-
 async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.keys().await?.iter().any(|key| key.revoked_at.is_none()))
 }
 
-fn node(
-    zones: &ZoneDatabase,
-    plugins: &[Box<dyn Plugin>],
-    address: SocketAddr,
-    now: chrono::DateTime<chrono::Utc>,
-) -> Node {
-    let about = serde_json::json!({
+/// What the node says about itself.
+fn about(plugins: &[Box<dyn Plugin>], address: SocketAddr) -> serde_json::Value {
+    serde_json::json!({
         "listen": address.to_string(),
         "plugins": plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
         "topics": plugins::topics(plugins),
-    });
-    Node {
-        id: NodeId::generate(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        tz_version: zones.version().to_owned(),
-        about: Json::from_stored(about.to_string()),
-        started_at: now,
-        seen_at: now,
-    }
+    })
 }

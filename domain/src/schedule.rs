@@ -10,7 +10,7 @@ use crate::id::ScheduleId;
 use crate::invalid::{Invalid, check_key};
 use crate::json::Json;
 use crate::retry::{Backoff, MAX_ATTEMPTS, RetryPolicy};
-use crate::task::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS};
+use crate::task::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, check_metadata};
 use crate::time::{
     DstFold, DstGap, DstPolicy, Expression, ExpressionError, Interval, Recurrence, ZoneDatabase, ZoneError,
 };
@@ -230,6 +230,7 @@ impl Definition {
         {
             invalid.add("endAt", "must be after startAt");
         }
+        check_metadata(&self.metadata, &mut invalid);
         if self.max_fires == Some(0) {
             invalid.add("maxFires", "must be at least 1");
         }

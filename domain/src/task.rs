@@ -287,19 +287,23 @@ impl NewTask {
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&self.timeout_seconds) {
             invalid.add("timeoutSeconds", format!("must be 1 to {MAX_TIMEOUT_SECONDS} (30 days)"));
         }
-        if self.metadata.len() > 50 {
-            invalid.add("metadata", "must have at most 50 entries");
-        }
-        for (key, value) in &self.metadata {
-            if key.len() + value.len() > 1024 {
-                invalid
-                    .add(format!("metadata.{}", key.chars().take(40).collect::<String>()), "must have at most 1 KiB");
-            } else if key.is_empty() || key.contains('\0') || value.contains('\0') {
-                invalid.add("metadata", "keys must not be empty, and neither keys nor values may contain U+0000");
-            }
-        }
+        check_metadata(&self.metadata, &mut invalid);
         self.retry.check("retry", &mut invalid);
         invalid.or(())
+    }
+}
+
+/// Notes what is out of bounds in metadata.
+pub(crate) fn check_metadata(metadata: &BTreeMap<String, String>, invalid: &mut Invalid) {
+    if metadata.len() > 50 {
+        invalid.add("metadata", "must have at most 50 entries");
+    }
+    for (key, value) in metadata {
+        if key.len() + value.len() > 1024 {
+            invalid.add(format!("metadata.{}", key.chars().take(40).collect::<String>()), "must have at most 1 KiB");
+        } else if key.is_empty() || key.contains('\0') || value.contains('\0') {
+            invalid.add("metadata", "keys must not be empty, and neither keys nor values may contain U+0000");
+        }
     }
 }
 

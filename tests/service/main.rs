@@ -6,6 +6,7 @@
 mod support;
 
 mod command_line;
+mod enqueue_function;
 mod health;
 mod idempotency;
 mod in_process;

@@ -15,6 +15,9 @@ pub trait Cluster: Send + Sync {
     /// The store's present instant.
     async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
 
+    /// Tells other nodes that tasks were written. A hint: all that depends on it is how soon they look.
+    async fn announce_tasks(&self) -> Result<(), StoreError>;
+
     /// Writes or refreshes a node; the store says when it was seen.
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError>;
 

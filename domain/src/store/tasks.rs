@@ -136,6 +136,13 @@ impl Created {
             Self::Fresh(task) | Self::Deduplicated(task) => task,
         }
     }
+
+    /// The same, without what became of it.
+    pub fn into_task(self) -> Task {
+        match self {
+            Self::Fresh(task) | Self::Deduplicated(task) => task,
+        }
+    }
 }
 
 /// What became of a call that writes tasks.

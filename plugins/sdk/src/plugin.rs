@@ -11,7 +11,8 @@ pub trait Plugin: Send + Sync {
     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)>;
 }
 
-/// Performs the attempts of one topic.
+/// Performs the attempts of one topic. An `async fn(Attempt)` that ends in an [`Outcome`], or in a `Result` with one, is a
+/// handler.
 ///
 /// Attempts run side by side, up to the topic's concurrency, and at least once: after a crash the same task is
 /// handed out again with a larger epoch. Make the effect idempotent by [`Attempt::task_id`].
@@ -19,4 +20,16 @@ pub trait Plugin: Send + Sync {
 pub trait Handler: Send + Sync {
     /// Performs one attempt and says how it ended.
     async fn handle(&self, attempt: Attempt) -> Outcome;
+}
+
+#[async_trait]
+impl<F, W> Handler for F
+where
+    F: Fn(Attempt) -> W + Send + Sync,
+    W: Future<Output: Into<Outcome>> + Send,
+{
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        let ended = self(attempt).await;
+        ended.into()
+    }
 }

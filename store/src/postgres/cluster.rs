@@ -13,7 +13,7 @@ use punctual_domain::topic::TopicPattern;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::{PostgresStore, broken, micros, rows};
+use super::{PostgresStore, announce_tasks, broken, micros, rows};
 use crate::text::{from_text, is_newer_tz_version, to_text};
 
 const SELECT_KEY: &str = "SELECT id, name, role, topics, hash, created_at, revoked_at FROM punctual_api_keys ";
@@ -28,6 +28,10 @@ impl Cluster for PostgresStore {
                 .await
                 .map_err(broken)
         })
+    }
+
+    async fn announce_tasks(&self) -> Result<(), StoreError> {
+        lend!(self, |connection| { announce_tasks(connection).await })
     }
 
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {

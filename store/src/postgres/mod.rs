@@ -65,7 +65,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
 
 pub use migrate::schema_state;
-pub use tasks::insert_tasks;
+pub use tasks::{announce_tasks, insert_tasks};
 
 use crate::{ConnectError, Migrate, Options, bad_url};
 use gather::Gather;

@@ -307,6 +307,15 @@ pub async fn insert_tasks(
     Ok(order.iter().filter_map(|id| created.remove(id)).collect())
 }
 
+/// Tells all nodes that tasks were written, once the caller's own transaction commits; a rollback tells nobody.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn announce_tasks(connection: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query(include_str!("sql/announce_tasks.sql")).execute(connection).await.map_err(broken)?;
+    Ok(())
+}
+
 type Written = HashMap<TaskId, (DateTime<Utc>, DateTime<Utc>)>;
 
 async fn insert(

@@ -23,6 +23,11 @@ impl Cluster for SqliteStore {
         Ok(self.now.now())
     }
 
+    async fn announce_tasks(&self) -> Result<(), StoreError> {
+        // There are no other nodes.
+        Ok(())
+    }
+
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {
         let node = node.clone();
         self.write(move |connection, now| {

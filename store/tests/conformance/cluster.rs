@@ -54,6 +54,12 @@ pub(crate) async fn the_databases_own_clock_never_goes_backwards(world: World) {
     }
 }
 
+pub(crate) async fn announcing_tasks_changes_nothing(world: World) {
+    let pending = world.add(task("mail")).await;
+    world.store.announce_tasks().await.unwrap();
+    assert_eq!(world.read(pending.id).await, pending);
+}
+
 pub(crate) async fn a_node_is_seen_when_the_store_says(world: World) {
     let mut node = node(&world, 5);
     node.seen_at = world.in_secs(9999);

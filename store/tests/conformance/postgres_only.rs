@@ -7,6 +7,7 @@ use futures::future::join_all;
 use punctual_domain::fire::DueSchedule;
 use punctual_domain::store::{StoreError, Ticked};
 use punctual_store::{MIGRATIONS, Options, connect};
+use sqlx::postgres::PgListener;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
@@ -184,6 +185,16 @@ fn a_lost_race_for_a_serial_key_does_not_hold_up_other_tasks() {
         assert_eq!(world.claim_up_to(9, "mail").await, []);
         let others = world.add_all((0..2).map(|_| task("mail"))).await;
         assert_eq!(ids(&world.claim_up_to(9, "mail").await), ids(&others));
+    });
+}
+
+#[test]
+fn an_announcement_reaches_whoever_listens() {
+    on_postgres(async |world: World| {
+        let mut listener = PgListener::connect(&world.database.url()).await.unwrap();
+        listener.listen("punctual_tasks").await.unwrap();
+        world.store.announce_tasks().await.unwrap();
+        assert_eq!(listener.recv().await.unwrap().channel(), "punctual_tasks");
     });
 }
 

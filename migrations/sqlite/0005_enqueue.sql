@@ -1,0 +1,2 @@
+-- PostgreSQL gets the function punctual_enqueue here. SQLite has no stored functions: callers that share the file write
+-- through the Rust library.

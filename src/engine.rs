@@ -1,0 +1,165 @@
+//! The engine: this process as a node of its store, with its actors at work. The service puts HTTP around it; the library
+//! hands it to a program of somebody else's.
+//!
+//! Starting: the zone data is noted, the node's row is written, the topics of its handlers are stored, the actors begin.
+//! Stopping: nothing more is claimed, attempts finish within the deadline, the rest is handed back, the node's row goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_actors::{Deps, Handlers, Hints, Running, Settings, TreeError};
+use punctual_domain::clock::Clock;
+use punctual_domain::id::NodeId;
+use punctual_domain::json::Json;
+use punctual_domain::node::Node;
+use punctual_domain::store::{Store, StoreError};
+use punctual_domain::time::ZoneDatabase;
+use punctual_domain::topic::{Route, TopicDefinition};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::config::Secret;
+use crate::http::State;
+use crate::pulse::Pulse;
+use crate::service::Start;
+use crate::store_time::StoreTime;
+
+/// How long saying goodbye to the store may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Until nodes wake each other, each looks for what the others wrote.
+pub(crate) const POLL_BESIDE_OTHERS: Duration = Duration::from_secs(1);
+
+/// All that an engine stands on.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) database_url: Secret,
+    pub(crate) zones: ZoneDatabase,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) handlers: Handlers,
+    pub(crate) settings: Settings,
+    /// What the node says about itself.
+    pub(crate) about: serde_json::Value,
+    pub(crate) state: Arc<State>,
+    pub(crate) start: Start,
+}
+
+/// Why an engine cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EngineError {
+    /// The database went away meanwhile.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The actors cannot be started.
+    #[error(transparent)]
+    Actors(#[from] TreeError),
+}
+
+/// A node that works, or waits if it was started paused.
+pub(crate) struct Engine {
+    store: Arc<dyn Store>,
+    node_id: NodeId,
+    time: Arc<StoreTime>,
+    pulse: JoinHandle<()>,
+    /// `None` while paused.
+    tree: Option<Running>,
+}
+
+impl Engine {
+    pub(crate) async fn start(parts: Parts) -> Result<Self, EngineError> {
+        let Parts { store, zones, clock, handlers, settings, .. } = parts;
+        let newest = store.note_tz_version(zones.version()).await?;
+        if newest != zones.version() {
+            warn!(ours = zones.version(), newest, "zone data is older than another node's");
+        }
+        let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
+        time.measure(&*store).await?;
+        let node = Node {
+            id: NodeId::generate(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            tz_version: zones.version().to_owned(),
+            about: Json::from_stored(parts.about.to_string()),
+            started_at: time.now(),
+            seen_at: time.now(),
+        };
+        store.heartbeat(&node).await?;
+        let node_id = node.id;
+        register(&*store, &handlers).await?;
+        let tree = match parts.start {
+            Start::Working => {
+                let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+                Some(punctual_actors::start(Deps { store, clock, node: node_id, handlers, settings }).await?)
+            }
+            Start::Paused => None,
+        };
+        let pulse = Pulse {
+            store: Arc::clone(&store),
+            database_url: parts.database_url,
+            clock,
+            time: Arc::clone(&time),
+            state: parts.state,
+            node,
+            every: settings.heartbeat,
+        };
+        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), tree })
+    }
+
+    pub(crate) fn node_id(&self) -> NodeId {
+        self.node_id
+    }
+
+    /// The store's time as this node knows it.
+    pub(crate) fn time(&self) -> Arc<StoreTime> {
+        Arc::clone(&self.time)
+    }
+
+    /// A handle for those who write tasks; nobody listens while paused.
+    pub(crate) fn hints(&self) -> Option<Hints> {
+        self.tree.as_ref().map(Running::hints)
+    }
+
+    /// Returns when the actors have given up; never without actors.
+    pub(crate) async fn gave_up(&mut self) {
+        match &mut self.tree {
+            Some(tree) => tree.gave_up().await,
+            None => std::future::pending().await,
+        }
+        self.tree = None;
+    }
+
+    /// Stops claiming, and lets attempts finish until `within` has passed.
+    pub(crate) async fn drain(&mut self, within: Duration) {
+        if let Some(tree) = self.tree.take()
+            && let Err(error) = tree.drain(within).await
+        {
+            warn!(%error, "attempts not drained");
+        }
+    }
+
+    /// Leaves the store in good order.
+    pub(crate) async fn close(self) {
+        self.pulse.abort();
+        let goodbye = tokio::time::timeout(GOODBYE, self.store.remove_node(self.node_id)).await;
+        if !matches!(goodbye, Ok(Ok(()))) {
+            warn!(node_id = %self.node_id, "node not removed");
+        }
+        close(&*self.store).await;
+    }
+}
+
+/// Closes a store, for as long as that may take.
+pub(crate) async fn close(store: &dyn Store) {
+    let closed = tokio::time::timeout(GOODBYE, store.close()).await;
+    if !matches!(closed, Ok(Ok(()))) {
+        warn!("database not closed in good order");
+    }
+}
+
+/// Stores that topics have handlers: nodes without them then leave their tasks alone.
+async fn register(store: &dyn Store, handlers: &Handlers) -> Result<(), StoreError> {
+    for topic in handlers.topics() {
+        // What the operator said about it stays.
+        store.add_topic(&TopicDefinition::new(topic.clone(), Route::Handler)).await?;
+    }
+    Ok(())
+}

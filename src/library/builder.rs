@@ -1,0 +1,177 @@
+//! Builds Punctual into a program.
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use punctual_actors::{Handlers, Settings};
+use punctual_domain::clock::Clock;
+use punctual_domain::time::ZoneDatabase;
+use punctual_domain::topic::TopicPattern;
+use punctual_sdk::{Handler, Plugin};
+use punctual_store::{Migrate, SchemaState};
+
+use super::announcer::Announcer;
+use super::error::BuildError;
+use super::keeper::Keeper;
+use super::transaction::Kind;
+use super::{Inner, Open, Punctual};
+use crate::clock::SystemClock;
+use crate::config::Secret;
+use crate::engine::{self, Engine, POLL_BESIDE_OTHERS};
+use crate::http::State;
+use crate::plugins;
+use crate::service::{Schema, Start};
+use crate::store_time::StoreTime;
+use crate::topics::TopicDirectory;
+
+/// Adds a handler to those there are.
+type AddHandler = Box<dyn FnOnce(Handlers) -> Handlers + Send>;
+
+/// What Punctual is built of. End with [`Builder::start`] to run tasks here, or with [`Builder::connect`] to write them
+/// for others to run.
+#[must_use]
+pub struct Builder {
+    database: Secret,
+    plugins: Vec<Box<dyn Plugin>>,
+    handlers: Vec<(String, AddHandler)>,
+    schema: Schema,
+    zone_folder: Option<PathBuf>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            database: Secret::url("sqlite://punctual.db"),
+            plugins: Vec::new(),
+            handlers: Vec::new(),
+            schema: Schema::default(),
+            zone_folder: None,
+            clock: None,
+        }
+    }
+
+    /// Where tasks are kept: `sqlite://FILE`, `sqlite::memory:` or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, the
+    /// file `punctual.db`.
+    pub fn database(self, url: impl Into<String>) -> Self {
+        Self { database: Secret::url(url), ..self }
+    }
+
+    /// Adds a plugin.
+    pub fn plugin(mut self, plugin: impl Plugin + 'static) -> Self {
+        self.plugins.push(Box::new(plugin));
+        self
+    }
+
+    /// Adds a handler for a topic, or with a trailing `.*` for all topics that begin so: a [`Handler`], or a closure from
+    /// an [`Attempt`](crate::Attempt) to a future with an [`Outcome`](crate::Outcome) or a `Result` of one.
+    pub fn handler(mut self, topic: impl Into<String>, handler: impl Handler + 'static) -> Self {
+        let topic = topic.into();
+        let name = topic.clone();
+        self.handlers.push((topic, Box::new(move |handlers| handlers.with(&name, handler))));
+        self
+    }
+
+    /// What happens to a schema that is not up to date; by default it is brought up to date.
+    pub fn schema(self, schema: Schema) -> Self {
+        Self { schema, ..self }
+    }
+
+    /// A folder of zone data, used if it is newer than the system's and that of this program.
+    pub fn zone_folder(self, folder: impl Into<PathBuf>) -> Self {
+        Self { zone_folder: Some(folder.into()), ..self }
+    }
+
+    /// A clock that takes the place of the machine's and the database's; for tests that move time.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Connects, without running anything here: tasks are written for other processes to run. Plugins and handlers have no
+    /// part in it.
+    ///
+    /// A SQLite file serves one process: there, [`start`](Builder::start) and share the handle.
+    ///
+    /// # Errors
+    /// When the database or the zone data cannot be used.
+    pub async fn connect(self) -> Result<Punctual, BuildError> {
+        let zones = self.zones()?;
+        let open = self.open().await?;
+        open.time.measure(&*open.store).await?;
+        Ok(self.finish(zones, open, None))
+    }
+
+    /// Connects, and runs due tasks here until [`Punctual::stop`], or until the last handle is gone.
+    ///
+    /// # Errors
+    /// When the database, the zone data, a plugin or a handler's topic cannot be used.
+    pub async fn start(mut self) -> Result<Punctual, BuildError> {
+        plugins::patterns(&self.plugins)?;
+        let mut handlers = Handlers::of(self.plugins.iter().map(|plugin| &**plugin));
+        for (topic, add) in std::mem::take(&mut self.handlers) {
+            topic.parse::<TopicPattern>()?;
+            handlers = add(handlers);
+        }
+        let about = serde_json::json!({
+            "plugins": self.plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
+            "topics": handlers.topics().map(TopicPattern::as_str).collect::<Vec<_>>(),
+        });
+        let zones = self.zones()?;
+        let mut open = self.open().await?;
+        let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
+        let engine = Engine::start(engine::Parts {
+            store: Arc::clone(&open.store),
+            database_url: self.database.clone(),
+            zones: zones.clone(),
+            clock: self.shared_clock(),
+            handlers,
+            // The program writes past the actors, in transactions of its own.
+            settings: Settings { poll_interval: POLL_BESIDE_OTHERS, ..Settings::default() },
+            about,
+            state: Arc::new(State::new(schema, false)),
+            start: Start::Working,
+        })
+        .await?;
+        open.time = engine.time();
+        open.hints = engine.hints();
+        Ok(self.finish(zones, open, Some(Keeper::of(engine))))
+    }
+
+    fn zones(&self) -> Result<ZoneDatabase, BuildError> {
+        ZoneDatabase::current(self.zone_folder.as_deref()).map_err(|error| {
+            let folder = self.zone_folder.clone().unwrap_or_default();
+            BuildError::ZoneData { folder, error }
+        })
+    }
+
+    async fn open(&self) -> Result<Open, BuildError> {
+        let migrate = match self.schema {
+            Schema::Migrated => Migrate::Run,
+            Schema::Required => Migrate::Check,
+        };
+        let options = punctual_store::Options { clock: self.clock.clone(), migrate, ..Default::default() };
+        let store = punctual_store::connect(self.database.expose(), options)
+            .await
+            .map_err(|error| BuildError::Database { database: self.database.to_string(), error })?;
+        Ok(Open {
+            topics: TopicDirectory::new(Arc::clone(&store), Default::default()),
+            time: Arc::new(StoreTime::new(self.shared_clock())),
+            hints: None,
+            announcer: (self.kind() == Kind::Postgres).then(|| Announcer::start(Arc::clone(&store))),
+            store,
+        })
+    }
+
+    fn finish(self, zones: ZoneDatabase, open: Open, keeper: Option<Keeper>) -> Punctual {
+        let (kind, open) = (self.kind(), RwLock::new(Some(Arc::new(open))));
+        Punctual(Arc::new(Inner { kind, clock: self.clock, zones, keeper, open }))
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::of(self.database.expose())
+    }
+
+    fn shared_clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()))
+    }
+}

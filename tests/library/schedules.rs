@@ -1,0 +1,54 @@
+//! Recurring work.
+
+use std::time::Duration;
+
+use punctual::{Error, NewSchedule, OverlapPolicy, Page, Punctual, Rhythm, ScheduleFilter, ScheduleId};
+
+use crate::on_each_database;
+use crate::support::Database;
+
+on_each_database!(a_schedule_is_kept_with_its_first_instant, a_bad_schedule_is_refused_and_makes_nothing);
+
+async fn a_schedule_is_kept_with_its_first_instant(database: Database) {
+    let punctual = Punctual::builder().database(&database.url).connect().await.unwrap();
+    let new = NewSchedule::new("heartbeat", "ai.agent-heartbeat")
+        .every(Duration::from_secs(60), "America/Mexico_City")
+        .payload(serde_json::json!({"agentId": "xyz"}))
+        .attempts(5)
+        .overlap(OverlapPolicy::Queue)
+        .metadata("ownerId", "o")
+        .client_request_id("c");
+    let schedule = punctual.schedule_repeat(new.clone()).await.unwrap();
+    assert_eq!(schedule.definition.rhythm, Rhythm::Every(60_000));
+    assert_eq!((schedule.definition.max_retries, schedule.definition.overlap_policy), (5, OverlapPolicy::Queue));
+    assert_eq!(schedule.next_fire_at, Some(schedule.created_at + Duration::from_secs(60)));
+    assert_eq!(punctual.schedule(schedule.id).await.unwrap().unwrap().definition, schedule.definition);
+
+    let weekdays = NewSchedule::new("weekdays", "report").cron("0 9 * * 1-5", "America/Mexico_City");
+    let weekdays = punctual.schedule_repeat(weekdays).await.unwrap();
+    let filter = ScheduleFilter { owner_id: Some("o".into()), ..ScheduleFilter::default() };
+    let ids = |schedules: Vec<punctual::Schedule>| schedules.into_iter().map(|one| one.id).collect::<Vec<_>>();
+    assert_eq!(ids(punctual.schedules(&filter, Page::first(9)).await.unwrap()), [schedule.id]);
+    let all = punctual.schedules(&ScheduleFilter::default(), Page::first(9)).await.unwrap();
+    assert_eq!(ids(all), [weekdays.id, schedule.id]);
+
+    let taken = NewSchedule::new("weekdays", "report").cron("@daily", "UTC");
+    assert_eq!(punctual.schedule_repeat(taken).await, Err(Error::NameTaken("weekdays".into())));
+    let used = NewSchedule::new("other", "report").cron("@daily", "UTC").client_request_id("c");
+    assert_eq!(punctual.schedule_repeat(used).await, Err(Error::ClientRequestIdInUse("c".into())));
+    punctual.delete_schedule(weekdays.id).await.unwrap();
+    assert_eq!(punctual.delete_schedule(weekdays.id).await, Err(Error::NotFound));
+    assert_eq!(punctual.schedule(weekdays.id).await, Ok(None));
+    punctual.stop().await.unwrap();
+}
+
+async fn a_bad_schedule_is_refused_and_makes_nothing(database: Database) {
+    let punctual = Punctual::builder().database(&database.url).connect().await.unwrap();
+    let bad = NewSchedule::new("a", "t").cron("61 * * * *", "UTC").priority(101);
+    let Err(Error::Invalid(invalid)) = punctual.schedule_repeat(bad).await else { panic!("it was not refused") };
+    let fields: Vec<_> = invalid.0.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["priority", "cronExpression"]);
+    assert_eq!(punctual.schedules(&ScheduleFilter::default(), Page::first(9)).await, Ok(vec![]));
+    assert_eq!(punctual.schedule(ScheduleId::generate()).await, Ok(None));
+    punctual.stop().await.unwrap();
+}
