@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::http::{self, Api, BoundedListener, Reach, State};
-use crate::plugins::{self, BadPlugin};
+use crate::plugins::{self, BadPlugin, Plugins};
 use crate::pulse::Pulse;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
@@ -45,6 +45,8 @@ pub struct Options {
     pub start: Start,
     /// Whether the schema is brought up to date.
     pub schema: Schema,
+    /// The plugins that the configuration can turn on.
+    pub plugins: Plugins,
 }
 
 /// What happens to a schema that is not up to date.
@@ -141,7 +143,7 @@ impl Service {
     /// When a part is missing that the service cannot do without.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
-        let plugins = plugins::enabled(&config.plugins);
+        let plugins = options.plugins.enabled(&config.plugins);
         let handled = plugins::patterns(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
         let listen_error = |error| StartError::Listen { address: config.listen, error };
@@ -342,7 +344,7 @@ async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
 
 fn node(
     zones: &ZoneDatabase,
-    plugins: &[Box<dyn Plugin>],
+    plugins: &[Arc<dyn Plugin>],
     address: SocketAddr,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Node {
