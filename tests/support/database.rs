@@ -47,6 +47,25 @@ impl Database {
         }
     }
 
+    /// The one number that a statement answers, asked behind the service's back.
+    pub async fn number(&self, statement: &str) -> i64 {
+        let statement = AssertSqlSafe(statement.to_owned());
+        match &self.postgres {
+            Some((server, name)) => {
+                let mut connection = PgConnection::connect_with(&server.clone().database(name)).await.unwrap();
+                let number = sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+            None => {
+                let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+                let number = sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+        }
+    }
+
     /// The server's host and port, and the URL as it is through another port of this machine.
     pub fn through_port(&self, port: u16) -> ((String, u16), String) {
         let (server, name) = self.postgres.as_ref().expect("PostgreSQL");
