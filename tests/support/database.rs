@@ -28,11 +28,16 @@ impl Database {
             eprintln!("skipped: TEST_DATABASE_URL is not set");
             return None;
         };
-        let options = PgConnectOptions::from_str(&url).unwrap();
+        Some(Self::on(&url).await)
+    }
+
+    /// A new database on a server of PostgreSQL.
+    pub async fn on(server: &str) -> Self {
+        let options = PgConnectOptions::from_str(server).unwrap();
         let name = format!("punctual_service_{}", uuid::Uuid::new_v4().simple());
         execute(&options, format!("CREATE DATABASE {name}")).await;
         let url = options.clone().database(&name).to_url_lossy().to_string();
-        Some(Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) })
+        Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) }
     }
 
     /// Runs a statement behind the service's back.

@@ -9,5 +9,7 @@ mod support;
 
 mod bed;
 mod leases;
+mod outage;
 mod panics;
+mod postgres;
 mod stopping;
