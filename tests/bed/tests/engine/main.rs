@@ -8,6 +8,7 @@
 mod support;
 
 mod bed;
+mod fairness;
 mod leases;
 mod outage;
 mod panics;
