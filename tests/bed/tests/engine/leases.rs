@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::bed::{LEASE, make_tasks, node, outcomes, paused_node, scaled, until_all_ended, until_ended, until_running};
+use crate::on_each_database;
 use crate::support::{Database, Server};
+
+on_each_database!(a_node_that_is_killed_and_started_again_repeats_only_what_it_held);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_wakes_up_after_its_leases_ended_changes_nothing() {
@@ -79,6 +82,31 @@ async fn what_a_killed_node_held_is_done_by_the_other_and_nothing_else_is_done_t
     println!("all were free again {freed:?} after the kill, with leases of {LEASE:?}");
     assert!(freed < LEASE + Duration::from_secs(30), "they were free again only after {freed:?}");
     other.stop();
+}
+
+async fn a_node_that_is_killed_and_started_again_repeats_only_what_it_held(mut database: Database) {
+    let count = scaled(2_000, 20_000);
+    let taking = paused_node(&database);
+    make_tasks(&taking, "bed.count", json!({"ms": 5}), count).await;
+    taking.stop();
+
+    let mut killed = node(&database, &[]);
+    until_ended(&database, count / 2).await;
+    killed.process.signal("KILL");
+    assert_eq!(killed.process.wait().code(), None, "it was killed");
+    let held = database.number("SELECT count(*) FROM punctual_tasks WHERE status = 'running'").await;
+    let server = node(&database, &[]);
+    until_all_ended(&database).await;
+    let completed = database.number("SELECT count(*) FROM punctual_task_history WHERE status = 'completed'").await;
+    assert_eq!(completed, count as i64);
+    server.stop();
+
+    // On SQLite the counts are in a file beside the service's.
+    database.url = database.url.replace("/punctual.db", "/bed.db");
+    assert_eq!(database.number("SELECT count(*) FROM bed_counts").await, count as i64);
+    let again = database.number("SELECT cast(coalesce(sum(again), 0) AS bigint) FROM bed_counts").await;
+    println!("the killed node held {held} of {count}, of which {again} had run before");
+    assert!(again <= held, "{again} were run again, and the killed node held {held}");
 }
 
 /// The node's id out of the line in which it says that it started.

@@ -9,8 +9,8 @@ mod support;
 
 mod bed;
 mod fairness;
+mod handlers;
 mod leases;
 mod outage;
-mod panics;
 mod postgres;
 mod stopping;

@@ -1,4 +1,4 @@
-//! Handlers that panic, and handlers that take the process along.
+//! Handlers that panic, hang, or take the process along.
 
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use crate::support::Database;
 
 on_each_database!(
     a_panic_fails_its_task_with_its_message_and_leaves_the_others_alone,
+    a_hang_times_out_its_task_and_leaves_the_others_alone,
     a_task_that_kills_its_node_fails_after_three_losses_and_all_others_complete,
 );
 
@@ -30,6 +31,24 @@ async fn a_panic_fails_its_task_with_its_message_and_leaves_the_others_alone(dat
     for id in slow.iter().chain(&quick) {
         let task = server.ended_task(id).await;
         assert_eq!((&task["status"], outcomes(&task)), (&json!("completed"), vec!["completed"]), "{task}");
+    }
+    server.stop();
+}
+
+/// As many of them as the topic has slots, and more than that.
+async fn a_hang_times_out_its_task_and_leaves_the_others_alone(database: Database) {
+    let server = node(&database, &[]);
+    let body = r#"{"topic":"bed.hang","timeoutSeconds":1}"#;
+    let hanging = futures::future::join_all((0..60).map(|_| server.make_task(body))).await;
+    let quick = make_tasks(&server, "bed.quick", json!({}), 20).await;
+    for id in &quick {
+        let task = server.ended_task(id).await;
+        assert_eq!((&task["status"], outcomes(&task)), (&json!("completed"), vec!["completed"]), "{task}");
+    }
+    for task in hanging {
+        let task = server.ended_task(task["id"].as_str().unwrap()).await;
+        assert_eq!((&task["status"], &task["error"]), (&json!("failed"), &json!("timed out after 1 s")), "{task}");
+        assert_eq!(outcomes(&task), ["timed_out"], "{task}");
     }
     server.stop();
 }
