@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use punctual_domain::json::Json;
+use punctual_domain::task::NewTask;
 use serde_json::{Value, json};
 
 use crate::support::{Database, Server};
 
-/// How long a claim lasts on these nodes.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// How long a claim lasts on these nodes: short, but not so short that a busy machine misses its heartbeats.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -35,6 +37,23 @@ pub(crate) async fn make_tasks(server: &Server, topic: &str, payload: Value, cou
     let body = json!({"topic": topic, "payload": payload}).to_string();
     let making = futures::stream::iter(0..count).map(|_| server.make_task(&body)).buffer_unordered(32);
     making.map(|task| task["id"].as_str().unwrap().to_owned()).collect().await
+}
+
+/// Makes so many tasks that are due now, in a database that no node is working on yet: more than one would send over HTTP.
+pub(crate) async fn queue(database: &Database, topic: &str, payload: Value, count: usize) {
+    let store = punctual_store::connect(&database.url, punctual_store::Options::default()).await.unwrap();
+    let new_task = |_| {
+        let mut task = NewTask::new(topic.parse().unwrap());
+        task.payload = Json::parse(payload.to_string()).unwrap();
+        task
+    };
+    let mut left = count;
+    while left > 0 {
+        let batch = left.min(1_000);
+        store.create_tasks((0..batch).map(new_task).collect(), None).await.unwrap();
+        left -= batch;
+    }
+    store.close().await.unwrap();
 }
 
 /// Every task that the list's query finds.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use crate::bed::{make_tasks, node, scaled, tasks, until_running};
+use crate::bed::{node, queue, scaled, tasks, until_running};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
@@ -14,11 +14,13 @@ on_each_database!(a_topic_that_is_full_holds_up_nobody_else);
 
 async fn a_topic_that_is_full_holds_up_nobody_else(database: Database) {
     // No lease is to be lost on a busy machine: what has lost one gives way to all others.
-    let server = node(&database, &[("PUNCTUAL_LEASE_SECONDS", "30"), ("PUNCTUAL_DRAIN_SECONDS", "0")]);
-    let count = scaled(500, 5_000);
+    let start = || node(&database, &[("PUNCTUAL_LEASE_SECONDS", "30"), ("PUNCTUAL_DRAIN_SECONDS", "0")]);
+    let (count, queued) = (scaled(500, 5_000), scaled(2_000, 10_000));
+    let server = start();
     let alone = lags(&server, count).await;
-    let queued = scaled(2_000, 10_000);
-    make_tasks(&server, "bed.sleep", json!({"ms": 60_000}), queued).await;
+    server.stop();
+    queue(&database, "bed.sleep", json!({"ms": 60_000}), queued).await;
+    let server = start();
     until_running(&database, 50).await;
     let beside = lags(&server, count).await;
     for (how, lags) in [("alone", alone), ("beside the full topic", beside)] {

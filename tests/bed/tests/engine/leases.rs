@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::bed::{LEASE, make_tasks, node, outcomes, paused_node, scaled, until_all_ended, until_ended, until_running};
+use crate::bed::{LEASE, node, outcomes, queue, scaled, tasks, until_all_ended, until_ended, until_running};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
@@ -13,15 +13,16 @@ on_each_database!(a_node_that_is_killed_and_started_again_repeats_only_what_it_h
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_wakes_up_after_its_leases_ended_changes_nothing() {
     let Some(database) = Database::postgres().await else { return };
+    queue(&database, "bed.sleep", json!({"ms": 1_500}), 8).await;
     let mut stalled = node(&database, &[]);
-    let ids = make_tasks(&stalled, "bed.sleep", json!({"ms": 1_000}), 12).await;
-    until_running(&database, 12).await;
+    until_running(&database, 8).await;
     stalled.process.signal("STOP");
     let stopped_at = Instant::now();
     let other = node(&database, &[]);
     until_all_ended(&database).await;
     tokio::time::sleep((3 * LEASE).saturating_sub(stopped_at.elapsed())).await;
-    let before = show(&other, &ids).await;
+    let before = show(&other, "bed.sleep").await;
+    assert_eq!(before.len(), 8);
     for task in &before {
         assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!(2)), "{task}");
         assert_eq!(outcomes(task), ["lost", "completed"], "{task}");
@@ -35,8 +36,8 @@ async fn a_node_that_wakes_up_after_its_leases_ended_changes_nothing() {
     stalled.process.signal("TERM");
     assert_eq!(stalled.process.wait().code(), Some(0));
     let refused = stalled.process.log().iter().filter(|line| line.contains("lease lost")).count();
-    println!("{refused} of 12 late settles refused, the other attempts were stopped before");
-    assert_eq!(show(&other, &ids).await, before);
+    println!("{refused} of 8 late settles refused, the other attempts were stopped before");
+    assert_eq!(show(&other, "bed.sleep").await, before);
     other.stop();
 }
 
@@ -44,10 +45,7 @@ async fn a_node_that_wakes_up_after_its_leases_ended_changes_nothing() {
 async fn what_a_killed_node_held_is_done_by_the_other_and_nothing_else_is_done_twice() {
     let Some(database) = Database::postgres().await else { return };
     let count = scaled(10_000, 100_000);
-    let taking = paused_node(&database);
-    make_tasks(&taking, "bed.count", json!({"ms": 5}), count).await;
-    taking.stop();
-
+    queue(&database, "bed.count", json!({"ms": 5}), count).await;
     let other = node(&database, &[]);
     let mut killed = node(&database, &[]);
     let node_id = node_id(&killed.process.wait_for_log("service started"));
@@ -86,10 +84,7 @@ async fn what_a_killed_node_held_is_done_by_the_other_and_nothing_else_is_done_t
 
 async fn a_node_that_is_killed_and_started_again_repeats_only_what_it_held(mut database: Database) {
     let count = scaled(2_000, 20_000);
-    let taking = paused_node(&database);
-    make_tasks(&taking, "bed.count", json!({"ms": 5}), count).await;
-    taking.stop();
-
+    queue(&database, "bed.count", json!({"ms": 5}), count).await;
     let mut killed = node(&database, &[]);
     until_ended(&database, count / 2).await;
     killed.process.signal("KILL");
@@ -115,10 +110,11 @@ fn node_id(line: &str) -> String {
     line["node_id"].as_str().unwrap_or_else(|| panic!("{line}")).to_owned()
 }
 
-async fn show(server: &Server, ids: &[String]) -> Vec<Value> {
-    let mut tasks = Vec::new();
-    for id in ids {
-        tasks.push(server.get(&format!("/api/v1/tasks/{id}")).await.json());
+/// Every task of a topic, with its attempts.
+async fn show(server: &Server, topic: &str) -> Vec<Value> {
+    let mut shown = Vec::new();
+    for task in tasks(server, &format!("topic={topic}")).await {
+        shown.push(server.get(&format!("/api/v1/tasks/{}", task["id"].as_str().unwrap())).await.json());
     }
-    tasks
+    shown
 }
