@@ -1,11 +1,12 @@
 //! Who was here, and how often: the table `bed_counts`, one row per task.
 //!
-//! On PostgreSQL it is in the service's own database. SQLite's file belongs to the service, so there it is one beside it.
+//! On PostgreSQL it is in the service's own database. SQLite's file belongs to the service, so there it is one beside it. Processes
+//! are killed in these tests, machines are not: nothing waits for the disk.
 
 use std::str::FromStr;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, SqlitePool};
 use tokio::sync::OnceCell;
 
@@ -41,7 +42,11 @@ impl Pages {
         let url = std::env::var("DATABASE_URL").map_err(|error| sqlx::Error::Configuration(error.into()))?;
         if url.starts_with("sqlite:") {
             let beside = SqliteConnectOptions::from_str(&url)?.get_filename().with_file_name("bed.db");
-            let options = SqliteConnectOptions::new().filename(beside).create_if_missing(true);
+            let options = SqliteConnectOptions::new()
+                .filename(beside)
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Off);
             let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
             sqlx::raw_sql(
                 "CREATE TABLE IF NOT EXISTS bed_counts (
@@ -51,7 +56,6 @@ impl Pages {
             .await?;
             return Ok(Self::Sqlite(pool));
         }
-        // Handlers are killed in these tests, PostgreSQL is not: what it has acknowledged is there.
         let options = PgConnectOptions::from_str(&url)?.options([("synchronous_commit", "off")]);
         let pool = PgPoolOptions::new().max_connections(16).connect_with(options).await?;
         // Two nodes that create one table at the same time would be in each other's way.
