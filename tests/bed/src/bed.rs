@@ -28,21 +28,27 @@ impl Plugin for Bed {
 
 /// How long to be at it, and what to say at the end.
 #[derive(Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Work {
     ms: u64,
+    /// The same for all attempts but the first, if that is not the same.
+    again_ms: Option<u64>,
     message: String,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { ms: 0, message: "boom".to_owned() }
+        Self { ms: 0, again_ms: None, message: "boom".to_owned() }
     }
 }
 
 impl Work {
     fn of(attempt: &Attempt) -> Self {
-        attempt.payload_as().unwrap_or_default()
+        let work: Self = attempt.payload_as().unwrap_or_default();
+        match work.again_ms {
+            Some(ms) if attempt.epoch > 1 => Self { ms, ..work },
+            _ => work,
+        }
     }
 
     async fn wait(&self) {
