@@ -1,5 +1,6 @@
 //! The plugin `bed`: one topic per way in which a handler can behave.
 
+use std::process::Command;
 use std::time::Duration;
 
 use punctual_sdk::{Attempt, Handler, Outcome, Plugin, async_trait};
@@ -21,6 +22,7 @@ impl Plugin for Bed {
             ("bed.hang", Box::new(Hang)),
             ("bed.panic", Box::new(Panic)),
             ("bed.abort", Box::new(Abort)),
+            ("bed.stall", Box::new(Stall)),
             ("bed.quick", Box::new(Quick)),
         ]
     }
@@ -111,6 +113,23 @@ impl Handler for Abort {
     async fn handle(&self, attempt: Attempt) -> Outcome {
         Work::of(&attempt).wait().await;
         std::process::abort()
+    }
+}
+
+/// Stops the whole process after a while, until somebody sends it `CONT`, and has completed then, all at its first attempt only;
+/// completes with its epoch.
+struct Stall;
+
+#[async_trait]
+impl Handler for Stall {
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        Work::of(&attempt).wait().await;
+        if attempt.epoch == 1 {
+            // Keeps its thread: where there is only one, nothing is done between the `CONT` and the outcome.
+            let sent = Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status();
+            assert!(sent.is_ok_and(|sent| sent.success()));
+        }
+        Outcome::completed_with(attempt.epoch)
     }
 }
 
