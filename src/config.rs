@@ -18,6 +18,7 @@ pub use secret::Secret;
 pub use source::{DEFAULT_FILE, Source, Sources};
 pub use value::Network;
 
+use crate::plugins::Plugins;
 use key::{KEYS, Key};
 use source::{Text, Texts};
 use value::Unit;
@@ -139,7 +140,7 @@ impl Config {
         let mut errors = ConfigErrors::default();
         let mut warnings = Vec::new();
         let texts = source::collect(sources, &mut errors, &mut warnings);
-        let config = Reader { texts: &texts, errors: &mut errors }.config();
+        let config = Reader { texts: &texts, errors: &mut errors, plugins: &sources.plugins }.config();
         if !errors.0.is_empty() {
             return Err(errors);
         }
@@ -170,6 +171,7 @@ impl Config {
 struct Reader<'a> {
     texts: &'a Texts,
     errors: &'a mut ConfigErrors,
+    plugins: &'a Plugins,
 }
 
 impl Reader<'_> {
@@ -179,6 +181,7 @@ impl Reader<'_> {
         const DAY: Duration = Duration::from_secs(86_400);
         let seconds = |text: &str| value::duration(text, Unit::Seconds, SECOND..=HOUR);
 
+        let plugins = self.plugins.names();
         let lease = self.required("lease_seconds", seconds);
         let leader_lease = self.required("leader_lease_seconds", seconds);
         let config = Config {
@@ -202,7 +205,7 @@ impl Reader<'_> {
             retention_days: self.required("retention_days", |text| value::whole(text, 1..=36_500)),
             database_url: self.required("database.url", value::database_url),
             redis_url: self.optional("redis.url", |text| value::url(text, &["redis", "rediss"])),
-            plugins: self.required("plugins.enabled", |text| value::list(text, plugin)),
+            plugins: self.required("plugins.enabled", |text| value::list(text, |name| plugin(name, &plugins))),
             webhook_allow: self.required("webhook.allow", |text| value::list(text, value::network)),
             notify: self.notify(),
             signup: SignupConfig {
@@ -314,8 +317,7 @@ fn log_filter(text: &str) -> Result<String, String> {
     }
 }
 
-fn plugin(text: &str) -> Result<String, String> {
-    let known = crate::plugins::names();
+fn plugin(text: &str, known: &[&str]) -> Result<String, String> {
     if known.contains(&text) {
         Ok(text.to_owned())
     } else {

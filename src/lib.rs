@@ -1,9 +1,11 @@
 //! Punctual: the service, and the same scheduler as a library.
 //!
-//! To schedule work inside a program of your own, begin with [`Punctual`]. The rest is the service: HTTP, command line and
+//! To schedule work inside a program of your own, begin with [`Punctual`]. [`main_with`] is a whole service
+//! binary, to which plugins of one's own can be given. The rest is the service: HTTP, command line and
 //! configuration around the store and the actors; `main`, the tests and the benches use what is public of it.
 
 mod bench;
+mod binary;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -18,9 +20,11 @@ mod store_time;
 mod telemetry;
 mod topics;
 
+pub use binary::main_with;
 pub use clock::SystemClock;
 pub use library::{BuildError, Builder, CallersTransaction, Error, NewSchedule, NewTask, Punctual};
 
+pub use plugins::{BadPlugin, Plugins};
 pub use punctual_domain::clock::Clock;
 pub use punctual_domain::id::{ScheduleId, TaskId};
 pub use punctual_domain::invalid::{FieldError, Invalid};

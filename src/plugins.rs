@@ -1,46 +1,87 @@
-//! The linked plugins, one line each. A plugin is off until the configuration names it; `echo` is always on.
+//! The linked plugins: ours, one line each, and those a binary of somebody's own adds with [`main_with`](crate::main_with).
+//! A plugin is off until the configuration names it; `echo` is always on.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 use punctual_domain::topic::{TopicError, TopicPattern};
 use punctual_sdk::Plugin;
 
 const ALWAYS_ON: [&str; 1] = ["echo"];
 
-fn linked() -> Vec<Box<dyn Plugin>> {
+fn ours() -> Vec<Box<dyn Plugin>> {
     vec![Box::new(punctual_echo::Echo)]
 }
 
-/// The names of all linked plugins.
-pub(crate) fn names() -> Vec<&'static str> {
-    linked().iter().map(|plugin| plugin.name()).collect()
+/// All plugins that are part of this binary.
+#[derive(Clone)]
+pub struct Plugins(Vec<Arc<dyn Plugin>>);
+
+impl Plugins {
+    /// Those of Punctual, and `own`.
+    ///
+    /// # Errors
+    /// When two have the same name: the configuration could not tell them apart.
+    pub fn with(own: Vec<Box<dyn Plugin>>) -> Result<Self, BadPlugin> {
+        let plugins: Vec<Arc<dyn Plugin>> = ours().into_iter().chain(own).map(Arc::from).collect();
+        let mut names = BTreeSet::new();
+        match plugins.iter().find(|plugin| !names.insert(plugin.name())) {
+            Some(second) => Err(BadPlugin::SameName(second.name())),
+            None => Ok(Self(plugins)),
+        }
+    }
+
+    /// Their names.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.0.iter().map(|plugin| plugin.name()).collect()
+    }
+
+    /// Those that are on: those named, and those that always are.
+    pub(crate) fn enabled(&self, named: &[String]) -> Vec<Arc<dyn Plugin>> {
+        let is_on = |name: &str| ALWAYS_ON.contains(&name) || named.iter().any(|named| named == name);
+        self.0.iter().filter(|plugin| is_on(plugin.name())).cloned().collect()
+    }
 }
 
-/// The plugins that are on: those named, and those that always are.
-pub(crate) fn enabled(named: &[String]) -> Vec<Box<dyn Plugin>> {
-    let mut plugins = linked();
-    plugins.retain(|plugin| ALWAYS_ON.contains(&plugin.name()) || named.iter().any(|name| name == plugin.name()));
-    plugins
+/// Those of Punctual.
+impl Default for Plugins {
+    fn default() -> Self {
+        Self(ours().into_iter().map(Arc::from).collect())
+    }
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
 }
 
 /// The topics that the plugins have handlers for.
-pub(crate) fn topics(plugins: &[Box<dyn Plugin>]) -> BTreeSet<&'static str> {
+pub(crate) fn topics(plugins: &[Arc<dyn Plugin>]) -> BTreeSet<&'static str> {
     plugins.iter().flat_map(|plugin| plugin.handlers()).map(|(topic, _)| topic).collect()
 }
 
-/// A plugin that has a handler for what cannot be a topic.
+/// A plugin that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the plugin {plugin} cannot be used: {error}")]
-pub struct BadPlugin {
-    /// Its name.
-    plugin: &'static str,
-    /// Why.
-    error: TopicError,
+pub enum BadPlugin {
+    /// It has a handler for what cannot be a topic.
+    #[error("the plugin {plugin} cannot be used: {error}")]
+    Topic {
+        /// Its name.
+        plugin: &'static str,
+        /// Why.
+        error: TopicError,
+    },
+    /// Another one has its name.
+    #[error("two plugins have the name {0}")]
+    SameName(&'static str),
 }
 
 /// The same, as names of definitions.
-pub(crate) fn patterns(plugins: &[Box<dyn Plugin>]) -> Result<BTreeSet<TopicPattern>, BadPlugin> {
-    let pattern_of = |plugin: &'static str, topic: &str| topic.parse().map_err(|error| BadPlugin { plugin, error });
+pub(crate) fn patterns(plugins: &[Arc<dyn Plugin>]) -> Result<BTreeSet<TopicPattern>, BadPlugin> {
+    let pattern_of =
+        |plugin: &'static str, topic: &str| topic.parse().map_err(|error| BadPlugin::Topic { plugin, error });
     plugins
         .iter()
         .flat_map(|plugin| plugin.handlers().into_iter().map(|(topic, _)| pattern_of(plugin.name(), topic)))
@@ -51,31 +92,45 @@ pub(crate) fn patterns(plugins: &[Box<dyn Plugin>]) -> Result<BTreeSet<TopicPatt
 mod tests {
     use super::*;
 
-    struct Broken;
+    /// A plugin with this name and this topic.
+    struct Own(&'static str, &'static str);
 
-    impl Plugin for Broken {
+    impl Plugin for Own {
         fn name(&self) -> &'static str {
-            "broken"
+            self.0
         }
 
         fn handlers(&self) -> Vec<(&'static str, Box<dyn punctual_sdk::Handler>)> {
-            punctual_echo::Echo.handlers().into_iter().map(|(_, handler)| ("two words", handler)).collect()
+            punctual_echo::Echo.handlers().into_iter().map(|(_, handler)| (self.1, handler)).collect()
         }
+    }
+
+    fn with(name: &'static str, topic: &'static str) -> Result<Plugins, BadPlugin> {
+        Plugins::with(vec![Box::new(Own(name, topic))])
     }
 
     #[test]
     fn what_cannot_be_a_topic_is_refused_with_its_plugin() {
-        let refused = patterns(&[Box::new(punctual_echo::Echo), Box::new(Broken)]).unwrap_err().to_string();
+        let plugins = with("broken", "two words").unwrap().enabled(&["broken".to_owned()]);
+        let refused = patterns(&plugins).unwrap_err().to_string();
         assert!(refused.starts_with(r#"the plugin broken cannot be used: "two words" is not a topic"#), "{refused}");
     }
 
     #[test]
-    fn every_linked_plugin_can_be_used() {
-        assert_eq!(patterns(&linked()).unwrap().len(), topics(&linked()).len());
+    fn every_plugin_of_ours_can_be_used() {
+        let ours = Plugins::default().0;
+        assert_eq!(patterns(&ours).unwrap().len(), topics(&ours).len());
     }
 
     #[test]
-    fn echo_is_on_without_being_named() {
-        assert_eq!(topics(&enabled(&[])), BTreeSet::from(["echo"]));
+    fn echo_is_on_without_being_named_and_all_others_only_when_named() {
+        let plugins = with("own", "own.topic").unwrap();
+        assert_eq!(topics(&plugins.enabled(&[])), BTreeSet::from(["echo"]));
+        assert_eq!(topics(&plugins.enabled(&["own".to_owned()])), BTreeSet::from(["echo", "own.topic"]));
+    }
+
+    #[test]
+    fn two_plugins_of_one_name_are_refused() {
+        assert_eq!(with("echo", "own.topic").unwrap_err().to_string(), "two plugins have the name echo");
     }
 }

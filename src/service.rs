@@ -22,7 +22,7 @@ use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::engine::{self, Engine, EngineError, POLL_BESIDE_OTHERS};
 use crate::http::{self, Api, BoundedListener, Reach, State};
-use crate::plugins::{self, BadPlugin};
+use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
 use crate::topics::TopicDirectory;
 
@@ -35,6 +35,8 @@ pub struct Options {
     pub start: Start,
     /// Whether the schema is brought up to date.
     pub schema: Schema,
+    /// The plugins that the configuration can turn on.
+    pub plugins: Plugins,
 }
 
 /// What happens to a schema that is not up to date.
@@ -136,7 +138,7 @@ impl Service {
     /// When a part is missing that the service cannot do without.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
-        let plugins = plugins::enabled(&config.plugins);
+        let plugins = options.plugins.enabled(&config.plugins);
         plugins::patterns(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
         let listen_error = |error| StartError::Listen { address: config.listen, error };
@@ -273,7 +275,7 @@ async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
 }
 
 /// What the node says about itself.
-fn about(plugins: &[Box<dyn Plugin>], address: SocketAddr) -> serde_json::Value {
+fn about(plugins: &[Arc<dyn Plugin>], address: SocketAddr) -> serde_json::Value {
     serde_json::json!({
         "listen": address.to_string(),
         "plugins": plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::ConfigArgs;
 use crate::bench::{Bench, Drain, Enqueue, Figure, Latency, Precision, Value};
+use crate::plugins::Plugins;
 
 /// Measures this build on this database, in a scratch schema or file that is removed after.
 #[derive(Debug, clap::Args)]
@@ -96,9 +97,9 @@ struct Shape {
 }
 
 impl BenchArgs {
-    pub(super) async fn run(self) -> Result<ExitCode> {
+    pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let shape = self.workload.shape();
-        let database_url = shape.config.load()?.config.database_url.expose().to_owned();
+        let database_url = shape.config.load(plugins)?.config.database_url.expose().to_owned();
         let bench = Bench { database_url, max_tasks_per_poll: shape.batch, concurrency: shape.concurrency };
         let mut figures = Vec::new();
         for run in 1..=shape.runs {

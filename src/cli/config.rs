@@ -9,6 +9,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::config::{Config, Loaded, Setting, Sources};
+use crate::plugins::Plugins;
 
 /// Checks or shows the configuration.
 #[derive(Debug, Subcommand)]
@@ -31,21 +32,21 @@ pub(super) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let mut out = std::io::stdout().lock();
         match self {
             Self::Check { config } => {
-                load(config)?;
+                load(config, plugins)?;
                 writeln!(out, "the configuration is in order")?;
             }
             Self::Show { config, json: false } => {
-                for Setting { name, value, source } in load(config)?.settings {
+                for Setting { name, value, source } in load(config, plugins)?.settings {
                     let value = value.filter(|value| !value.is_empty()).unwrap_or_else(|| "(none)".into());
                     writeln!(out, "{name:<32} {value:<32} {source}")?;
                 }
             }
             Self::Show { config, json: true } => {
-                let settings: serde_json::Map<_, _> = load(config)?
+                let settings: serde_json::Map<_, _> = load(config, plugins)?
                     .settings
                     .into_iter()
                     .map(|setting| {
@@ -61,8 +62,8 @@ impl ConfigCommand {
 }
 
 /// Loads the configuration, and says what is odd about it.
-fn load(file: Option<PathBuf>) -> Result<Loaded> {
-    let loaded = Config::load(&Sources { file, ..Sources::of_process() })?;
+fn load(file: Option<PathBuf>, plugins: Plugins) -> Result<Loaded> {
+    let loaded = Config::load(&Sources { file, ..Sources::of_process(plugins) })?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::ConfigArgs;
 use crate::SystemClock;
 use crate::config::{Config, Secret};
+use crate::plugins::Plugins;
 use crate::redis::Redis;
 use crate::store_time::{StoreTime, TOLERATED_OFFSET};
 
@@ -30,8 +31,8 @@ pub(super) struct DoctorArgs {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl DoctorArgs {
-    pub(super) async fn run(self) -> Result<ExitCode> {
-        let loaded = self.config.load()?;
+    pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
+        let loaded = self.config.load(plugins)?;
         let mut checks = vec![configuration(&loaded.warnings)];
         checks.extend(database(&loaded.config.database_url).await);
         checks.push(redis(&loaded.config).await);

@@ -7,6 +7,7 @@ use anyhow::Result;
 use punctual_store::{Options, SchemaState};
 
 use super::ConfigArgs;
+use crate::plugins::Plugins;
 
 /// Brings the database's schema up to date. `serve` does the same at its start.
 #[derive(Debug, clap::Args)]
@@ -19,8 +20,8 @@ pub(super) struct MigrateArgs {
 }
 
 impl MigrateArgs {
-    pub(super) async fn run(self) -> Result<ExitCode> {
-        let url = self.config.load()?.config.database_url;
+    pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
+        let url = self.config.load(plugins)?.config.database_url;
         let before = punctual_store::schema_state(url.expose()).await?;
         before.check_not_newer().map_err(anyhow::Error::msg)?;
         if !self.dry_run && before.missing().next().is_some() {

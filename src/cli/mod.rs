@@ -14,6 +14,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Loaded, Sources};
+use crate::plugins::Plugins;
 
 /// The scheduler that fires work on time, once, and can prove it.
 #[derive(Debug, Parser)]
@@ -51,22 +52,22 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command says.
+    /// Does what the command says, in a binary with these plugins.
     ///
     /// # Errors
     /// When it was refused or failed.
-    pub async fn run(self) -> Result<ExitCode> {
+    pub async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         match self.command {
             None => {
                 Self::command().print_help()?;
                 Ok(ExitCode::SUCCESS)
             }
-            Some(Command::Serve(args)) => args.run().await,
-            Some(Command::Migrate(args)) => args.run().await,
+            Some(Command::Serve(args)) => args.run(plugins).await,
+            Some(Command::Migrate(args)) => args.run(plugins).await,
             Some(Command::Next(args)) => run_next(&args),
-            Some(Command::Config(command)) => command.run(),
-            Some(Command::Doctor(args)) => args.run().await,
-            Some(Command::Bench(args)) => args.run().await,
+            Some(Command::Config(command)) => command.run(plugins),
+            Some(Command::Doctor(args)) => args.run(plugins).await,
+            Some(Command::Bench(args)) => args.run(plugins).await,
         }
     }
 }
@@ -86,14 +87,14 @@ struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    fn sources(&self) -> Sources {
+    fn sources(&self, plugins: Plugins) -> Sources {
         let flags = [("database.url", "--database", &self.database), ("redis.url", "--redis", &self.redis)];
         let flags = flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect();
-        Sources { file: self.config.clone(), flags, ..Sources::of_process() }
+        Sources { file: self.config.clone(), flags, ..Sources::of_process(plugins) }
     }
 
-    fn load(&self) -> Result<Loaded> {
-        Ok(Config::load(&self.sources())?)
+    fn load(&self, plugins: Plugins) -> Result<Loaded> {
+        Ok(Config::load(&self.sources(plugins))?)
     }
 }
 

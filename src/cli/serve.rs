@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::ConfigArgs;
 use crate::config::Config;
+use crate::plugins::Plugins;
 use crate::service::{Options, Schema, Service, Start};
 use crate::telemetry;
 
@@ -34,8 +35,8 @@ pub(super) struct ServeArgs {
 }
 
 impl ServeArgs {
-    pub(super) async fn run(self) -> Result<ExitCode> {
-        let mut sources = self.config.sources();
+    pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
+        let mut sources = self.config.sources(plugins.clone());
         sources.flags.extend(self.listen.map(|address| ("listen", "--listen", address)));
         let loaded = Config::load(&sources)?;
         telemetry::init(&loaded.config.log);
@@ -47,7 +48,7 @@ impl ServeArgs {
 
         let start = if self.paused { Start::Paused } else { Start::Working };
         let schema = if self.no_migrate { Schema::Required } else { Schema::Migrated };
-        let options = Options { start, schema, ..Options::default() };
+        let options = Options { start, schema, plugins, ..Options::default() };
         let service = tokio::select! {
             service = Service::start(loaded.config, options) => service?,
             () = signals.next() => return Ok(ExitCode::SUCCESS),

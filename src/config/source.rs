@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::key::{Hide, KEYS, Key, OTHER_VARIABLES};
 use super::{ConfigError, ConfigErrors};
+use crate::plugins::Plugins;
 
 /// The file that is read if it is there and no other is named.
 pub const DEFAULT_FILE: &str = "config/punctual.toml";
@@ -19,15 +20,17 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// Flags: the key, the flag, the value.
     pub flags: Vec<(&'static str, &'static str, String)>,
+    /// The plugins that can be turned on.
+    pub plugins: Plugins,
 }
 
 impl Sources {
-    /// The environment of this process, and the default file.
-    pub fn of_process() -> Self {
+    /// The environment of this process, and the default file, in a binary with these plugins.
+    pub fn of_process(plugins: Plugins) -> Self {
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .collect();
-        Self { file: None, environment, flags: Vec::new() }
+        Self { file: None, environment, flags: Vec::new(), plugins }
     }
 }
 

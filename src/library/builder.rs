@@ -32,7 +32,7 @@ type AddHandler = Box<dyn FnOnce(Handlers) -> Handlers + Send>;
 #[must_use]
 pub struct Builder {
     database: Secret,
-    plugins: Vec<Box<dyn Plugin>>,
+    plugins: Vec<Arc<dyn Plugin>>,
     handlers: Vec<(String, AddHandler)>,
     schema: Schema,
     zone_folder: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Builder {
 
     /// Adds a plugin.
     pub fn plugin(mut self, plugin: impl Plugin + 'static) -> Self {
-        self.plugins.push(Box::new(plugin));
+        self.plugins.push(Arc::new(plugin));
         self
     }
 

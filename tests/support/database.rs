@@ -28,11 +28,16 @@ impl Database {
             eprintln!("skipped: TEST_DATABASE_URL is not set");
             return None;
         };
-        let options = PgConnectOptions::from_str(&url).unwrap();
+        Some(Self::on(&url).await)
+    }
+
+    /// A new database on a server of PostgreSQL.
+    pub async fn on(server: &str) -> Self {
+        let options = PgConnectOptions::from_str(server).unwrap();
         let name = format!("punctual_service_{}", uuid::Uuid::new_v4().simple());
         execute(&options, format!("CREATE DATABASE {name}")).await;
         let url = options.clone().database(&name).to_url_lossy().to_string();
-        Some(Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) })
+        Self { url, folder: tempfile::tempdir().unwrap(), postgres: Some((options, name)) }
     }
 
     /// Runs a statement behind the service's back.
@@ -43,6 +48,25 @@ impl Database {
                 let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
                 connection.execute(statement).await.unwrap();
                 connection.close().await.unwrap();
+            }
+        }
+    }
+
+    /// The one number that a statement answers, asked behind the service's back.
+    pub async fn number(&self, statement: &str) -> i64 {
+        let statement = AssertSqlSafe(statement.to_owned());
+        match &self.postgres {
+            Some((server, name)) => {
+                let mut connection = PgConnection::connect_with(&server.clone().database(name)).await.unwrap();
+                let number = sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
+            }
+            None => {
+                let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+                let number = sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+                connection.close().await.unwrap();
+                number
             }
         }
     }

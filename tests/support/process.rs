@@ -9,9 +9,15 @@ use std::time::{Duration, Instant};
 /// How long anything may take before the test gives up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The binary of the package that the test belongs to: `punctual`, or the one with handlers that misbehave.
+const BINARY: &str = match (option_env!("CARGO_BIN_EXE_punctual"), option_env!("CARGO_BIN_EXE_punctual-bed")) {
+    (Some(binary), _) | (None, Some(binary)) => binary,
+    (None, None) => panic!("no binary to test"),
+};
+
 /// The command `punctual` in `folder`, without anything of this process's environment that could configure it.
 pub fn punctual(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_punctual"));
+    let mut command = Command::new(BINARY);
     command.current_dir(folder).env_clear().stdin(Stdio::null());
     command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
     command
@@ -65,11 +71,16 @@ impl Process {
         assert!(sent.success());
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         let asked_at = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.ended() {
                 return status;
             }
             assert!(asked_at.elapsed() < PATIENCE, "the process does not end; the log: {:#?}", self.log());

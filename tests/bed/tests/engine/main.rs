@@ -1,0 +1,16 @@
+//! The engine when handlers, nodes and the database misbehave: the real binary with the plugin `bed`, killed, stalled and starved.
+//!
+//! Figures are printed, not asserted: `make soak` shows them, and does more of everything.
+
+// Each test binary uses its own part of it.
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../../../support/mod.rs"]
+mod support;
+
+mod bed;
+mod fairness;
+mod handlers;
+mod leases;
+mod outage;
+mod postgres;
+mod stopping;
