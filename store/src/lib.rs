@@ -7,6 +7,7 @@
 mod instant;
 mod migration;
 pub mod postgres;
+mod progress;
 mod scratch;
 pub mod sqlite;
 mod text;
