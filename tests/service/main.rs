@@ -5,12 +5,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attempts;
+mod batch;
+mod bulk;
 mod command_line;
 mod health;
 mod idempotency;
 mod in_process;
 mod keys;
 mod list;
+mod moves;
 mod readme;
 mod refusals;
 mod shutdown;
