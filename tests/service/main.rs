@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod api_page;
 mod attempts;
 mod batch;
 mod bulk;
