@@ -281,7 +281,7 @@ async fn a_cancelled_task_stops_its_attempt() {
     let id = world.add(task("waits")).await;
     tree.hints().tasks_written();
     world.until(id, TaskStatus::Running).await;
-    world.store.cancel(id).await.unwrap();
+    world.store.cancel(id, None).await.unwrap();
     tree.hints().task_cancelled(id);
     stopped.acquire().await.unwrap().forget();
     tree.drain(Duration::from_secs(5)).await.unwrap();

@@ -20,7 +20,9 @@ pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Su
 pub use cluster::Cluster;
 pub use outbox::{Outbox, Posted};
 pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
-pub use tasks::{Answer, Bulk, Created, Creation, Remember, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer};
+pub use tasks::{
+    Answer, Bulk, Changed, Created, Creation, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
+};
 pub use topics::Topics;
 pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
 

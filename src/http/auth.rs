@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_domain::key::{ApiKey, Role};
-use punctual_domain::store::{Store, StoreError};
+use punctual_domain::store::{Store, StoreError, TaskFilter};
 use punctual_domain::topic::Topic;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
@@ -97,11 +98,38 @@ impl Caller {
         }
     }
 
+    /// Whether the caller's key is for some topics only.
+    pub(crate) fn is_limited(&self) -> bool {
+        matches!(self, Self::Key(key) if !key.topics.is_empty())
+    }
+
     /// Refuses a topic that the caller's key is not for.
     pub(crate) fn check_topic(&self, topic: &Topic) -> Result<(), Problem> {
         match self {
-            Self::Key(key) if !key.topics.is_empty() && !key.topics.iter().any(|pattern| pattern.matches(topic)) => {
+            Self::Key(key) if self.is_limited() && !key.topics.iter().any(|pattern| pattern.matches(topic)) => {
                 Err(Problem::new(Code::Forbidden, format!("the API key is not for the topic {topic}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a filter that could reach topics that the caller's key is not for.
+    pub(crate) fn check_filter(&self, filter: &TaskFilter) -> Result<(), Problem> {
+        match &filter.topic {
+            Some(topic) => self.check_topic(topic),
+            None if self.is_limited() => {
+                Err(Problem::new(Code::Forbidden, "the API key is for some topics only: name one in filter.topic"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_role(&self, needed: Role) -> Result<(), Problem> {
+        match self {
+            Self::Key(key) if key.role < needed => {
+                let (needed, has) = (needed.as_str(), key.role.as_str());
+                let detail = format!("this needs the role {needed}, and the API key has {has}");
+                Err(Problem::new(Code::Forbidden, detail))
             }
             _ => Ok(()),
         }
@@ -115,6 +143,15 @@ pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, ne
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Lets those write who may operate.
+pub(crate) async fn operators(Extension(caller): Extension<Caller>, request: Request, next: Next) -> Response {
+    let needed = if is_read(request.method()) { Role::Read } else { Role::Operate };
+    match caller.check_role(needed) {
+        Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
@@ -139,12 +176,13 @@ async fn identify(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Cal
     let Some(key) = api.store.key_by_hash(&hash).await? else {
         return Err(Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"));
     };
-    let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Read } else { Role::Submit };
-    if key.role < needed {
-        let detail = format!("this needs the role {}, and the API key has {}", needed.as_str(), key.role.as_str());
-        return Err(Problem::new(Code::Forbidden, detail));
-    }
-    Ok(Caller::Key(Arc::new(key)))
+    let caller = Caller::Key(Arc::new(key));
+    caller.check_role(if is_read(method) { Role::Read } else { Role::Submit })?;
+    Ok(caller)
+}
+
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

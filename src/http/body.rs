@@ -12,15 +12,21 @@ use super::Api;
 use super::memory::Held;
 use super::problem::{Code, Problem};
 
-/// The largest body.
-pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
-/// How long a body may take to arrive.
+/// The largest body, and how long it may take to arrive.
+const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 const ARRIVAL: Duration = Duration::from_secs(30);
+/// The same for a batch.
+const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
+const BATCH_ARRIVAL: Duration = Duration::from_secs(60);
+/// How long a batch waits for its memory.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of a body that is too large is read all the same, and for how long.
 const DISCARDED_BYTES: usize = 64 * 1024 * 1024;
 const DISCARDING: Duration = Duration::from_secs(5);
 /// How much memory all bodies together may take.
 pub(crate) const ALL_BODIES_BYTES: usize = 256 * 1024 * 1024;
+/// The same for batches. What becomes of one takes several times as much, so there is one large one at a time.
+pub(crate) const ALL_BATCHES_BYTES: usize = MAX_BATCH_BYTES;
 
 /// A body of JSON, as text; its memory is given back when it is dropped.
 pub(crate) struct JsonBody {
@@ -33,31 +39,80 @@ impl FromRequest<Arc<Api>> for JsonBody {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         check_is_json(request.headers())?;
-        let body = request.into_body();
-        let expected = body.size_hint().upper().map_or(MAX_BODY_BYTES, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-        if expected > MAX_BODY_BYTES {
-            discard(body.into_data_stream()).await;
-            return Err(too_large());
-        }
-        let Some(memory) = api.body_memory.take(expected) else {
-            return Err(Problem::unavailable("too many large requests at once; try again"));
-        };
-        let bytes = tokio::time::timeout(ARRIVAL, read(body, expected))
-            .await
-            .map_err(|_| Problem::new(Code::RequestTimeout, "the body did not arrive within 30 seconds"))??;
-        let text = String::from_utf8(bytes).map_err(|_| Problem::new(Code::Invalid, "the body is not UTF-8"))?;
-        Ok(Self { text, _memory: memory })
+        receive(request.into_body(), api).await
     }
 }
 
-async fn read(body: Body, expected: usize) -> Result<Vec<u8>, Problem> {
+/// The body of a call that needs none: nothing, or JSON, as text.
+pub(crate) struct OptionalBody(pub(crate) JsonBody);
+
+impl FromRequest<Arc<Api>> for OptionalBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        // Clients that send nothing say all kinds of things about it.
+        let is_json = check_is_json(request.headers());
+        let mut body = receive(request.into_body(), api).await?;
+        if body.text.trim_ascii().is_empty() {
+            body.text = "{}".to_owned();
+        } else {
+            is_json?;
+        }
+        Ok(Self(body))
+    }
+}
+
+/// The body of a batch.
+pub(crate) struct BatchBody(pub(crate) JsonBody);
+
+impl FromRequest<Arc<Api>> for BatchBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        check_is_json(request.headers())?;
+        let (body, expected) = sized(request.into_body(), MAX_BATCH_BYTES).await?;
+        let Some(mut memory) = api.batch_memory.wait_for(expected, PATIENCE).await else {
+            return Err(Problem::unavailable("too many large batches at once; try again"));
+        };
+        let text = arrive(body, expected, MAX_BATCH_BYTES, BATCH_ARRIVAL).await?;
+        memory.shrink_to(text.len());
+        Ok(Self(JsonBody { text, _memory: memory }))
+    }
+}
+
+async fn receive(body: Body, api: &Api) -> Result<JsonBody, Problem> {
+    let (body, expected) = sized(body, MAX_BODY_BYTES).await?;
+    let Some(memory) = api.body_memory.take(expected) else {
+        return Err(Problem::unavailable("too many large requests at once; try again"));
+    };
+    let text = arrive(body, expected, MAX_BODY_BYTES, ARRIVAL).await?;
+    Ok(JsonBody { text, _memory: memory })
+}
+
+/// A body and the most bytes it can have; one that says itself that it is too large is refused.
+async fn sized(body: Body, most: usize) -> Result<(Body, usize), Problem> {
+    let expected = body.size_hint().upper().map_or(most, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+    if expected > most {
+        discard(body.into_data_stream()).await;
+        return Err(too_large(most));
+    }
+    Ok((body, expected))
+}
+
+async fn arrive(body: Body, expected: usize, most: usize, within: Duration) -> Result<String, Problem> {
+    let late = |_| Problem::new(Code::RequestTimeout, format!("the body did not arrive within {within:?}"));
+    let bytes = tokio::time::timeout(within, read(body, expected, most)).await.map_err(late)??;
+    String::from_utf8(bytes).map_err(|_| Problem::new(Code::Invalid, "the body is not UTF-8"))
+}
+
+async fn read(body: Body, expected: usize, most: usize) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::with_capacity(expected.min(64 * 1024));
     let mut chunks = body.into_data_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Problem::new(Code::Invalid, "the body broke off"))?;
-        if bytes.len() + chunk.len() > MAX_BODY_BYTES {
+        if bytes.len() + chunk.len() > most {
             discard(chunks).await;
-            return Err(too_large());
+            return Err(too_large(most));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -78,8 +133,8 @@ async fn discard(mut chunks: BodyDataStream) {
     let _ = tokio::time::timeout(DISCARDING, reading).await;
 }
 
-fn too_large() -> Problem {
-    Problem::new(Code::TooLarge, format!("a body has at most {MAX_BODY_BYTES} bytes (2 MiB)"))
+fn too_large(most: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("a body has at most {most} bytes ({} MiB) here", most / (1024 * 1024)))
 }
 
 fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {

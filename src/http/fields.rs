@@ -8,10 +8,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::problem::{Code, Problem, Refusals};
+
+/// How many fields of one object are looked at; no object of ours has as many.
+const MAX_FIELDS: usize = 1000;
 
 /// The fields of one object.
 pub(crate) struct Fields<'a> {
@@ -36,7 +39,16 @@ impl<'a> Fields<'a> {
         Ok(Self::new(String::new(), entries, refusals))
     }
 
-    fn new(prefix: String, mut entries: Vec<(String, &'a RawValue)>, refusals: &mut Refusals) -> Self {
+    /// Takes one item of an array apart; `None` if it is not an object.
+    pub(crate) fn of_item(raw: &'a RawValue, refusals: &mut Refusals) -> Option<Self> {
+        Some(Self::new(String::new(), entries(raw.get()).ok()?, refusals))
+    }
+
+    fn new(prefix: String, Entries { mut entries, are_all }: Entries<'a>, refusals: &mut Refusals) -> Self {
+        if !are_all {
+            let object = if prefix.is_empty() { "object" } else { prefix.trim_end_matches('.') };
+            refusals.add(object, format!("has more than {MAX_FIELDS} fields"));
+        }
         let mut seen = HashSet::new();
         entries.retain(|(name, _)| {
             let is_first = seen.insert(name.clone());
@@ -80,6 +92,30 @@ impl<'a> Fields<'a> {
         let number = serde_json::from_str(raw.get()).ok().filter(|number| bounds.contains(number));
         let expected = format!("must be a number from {} to {}", bounds.start(), bounds.end());
         self.or_refuse(name, number, &expected, refusals)
+    }
+
+    /// A field that is true or false.
+    pub(crate) fn flag(&mut self, name: &str, refusals: &mut Refusals) -> Option<bool> {
+        let raw = self.given(name)?;
+        self.or_refuse(name, serde_json::from_str(raw.get()).ok(), "must be true or false", refusals)
+    }
+
+    /// A field with one text or several.
+    pub(crate) fn texts(&mut self, name: &str, refusals: &mut Refusals) -> Option<Vec<String>> {
+        let raw = self.given(name)?.get();
+        let texts = serde_json::from_str(raw).map(|text| vec![text]).or_else(|_| serde_json::from_str(raw)).ok();
+        self.or_refuse(name, texts, "must be a string or an array of strings", refusals)
+    }
+
+    /// A field with an array: its first items, at most `most`, and how many there are.
+    pub(crate) fn items(
+        &mut self,
+        name: &str,
+        most: usize,
+        refusals: &mut Refusals,
+    ) -> Option<(Vec<&'a RawValue>, usize)> {
+        let raw = self.given(name)?;
+        self.or_refuse(name, items(raw.get(), most).ok(), "must be an array", refusals)
     }
 
     /// A field with an object of its own.
@@ -133,11 +169,17 @@ pub(crate) fn shortened(name: &str) -> String {
     short
 }
 
-fn entries(text: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
-    struct Entries;
+/// What was read of an object.
+struct Entries<'a> {
+    entries: Vec<(String, &'a RawValue)>,
+    are_all: bool,
+}
 
-    impl<'de> Visitor<'de> for Entries {
-        type Value = Vec<(String, &'de RawValue)>;
+fn entries(text: &str) -> Result<Entries<'_>, serde_json::Error> {
+    struct Reading;
+
+    impl<'de> Visitor<'de> for Reading {
+        type Value = Entries<'de>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -145,17 +187,51 @@ fn entries(text: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut entries = Vec::new();
-            while let Some(entry) = map.next_entry()? {
+            while entries.len() < MAX_FIELDS
+                && let Some(entry) = map.next_entry()?
+            {
                 entries.push(entry);
             }
-            Ok(entries)
+            let mut are_all = true;
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                are_all = false;
+            }
+            Ok(Entries { entries, are_all })
         }
     }
 
     let mut reader = serde_json::Deserializer::from_str(text);
-    let entries = reader.deserialize_map(Entries)?;
+    let entries = reader.deserialize_map(Reading)?;
     reader.end()?;
     Ok(entries)
+}
+
+fn items(text: &str, most: usize) -> Result<(Vec<&RawValue>, usize), serde_json::Error> {
+    struct Reading(usize);
+
+    impl<'de> Visitor<'de> for Reading {
+        type Value = (Vec<&'de RawValue>, usize);
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while items.len() < self.0
+                && let Some(item) = seq.next_element()?
+            {
+                items.push(item);
+            }
+            let mut total = items.len();
+            while seq.next_element::<IgnoredAny>()?.is_some() {
+                total += 1;
+            }
+            Ok((items, total))
+        }
+    }
+
+    serde_json::Deserializer::from_str(text).deserialize_seq(Reading(most))
 }
 
 #[cfg(test)]
@@ -207,6 +283,32 @@ mod tests {
             let problem = Fields::of_body(text, &mut Refusals::default()).err().unwrap();
             assert!(problem.detail.contains(why), "{text}: {}", problem.detail);
         }
+    }
+
+    #[test]
+    fn large_objects_and_arrays_are_counted_and_not_kept() {
+        let fields: Vec<_> = (0..5_000).map(|n| format!("\"f{n}\":1")).collect();
+        let errors = refused(&format!("{{\"o\":{{{}}}}}", fields.join(",")), |fields, refusals| {
+            fields.object("o", refusals).unwrap().finish(&[], refusals);
+        });
+        assert!(errors[0].starts_with("o has more than 1000 fields"), "{errors:?}");
+        let errors = refused(r#"{"a":[1,[2],{"b":3},4],"c":{}}"#, |fields, refusals| {
+            let (items, total) = fields.items("a", 3, refusals).unwrap();
+            assert_eq!((items[1].get(), items[2].get(), items.len(), total), ("[2]", r#"{"b":3}"#, 3, 4));
+            assert!(Fields::of_item(items[0], refusals).is_none() && Fields::of_item(items[2], refusals).is_some());
+            assert!(fields.items("c", 3, refusals).is_none());
+        });
+        assert_eq!(errors, ["c must be an array"]);
+    }
+
+    #[test]
+    fn one_text_may_stand_for_several() {
+        let errors = refused(r#"{"a":"x","b":["y","z"],"c":[1],"d":"no"}"#, |fields, refusals| {
+            assert_eq!(fields.texts("a", refusals).unwrap(), ["x"]);
+            assert_eq!(fields.texts("b", refusals).unwrap(), ["y", "z"]);
+            assert!(fields.texts("c", refusals).is_none() && fields.flag("d", refusals).is_none());
+        });
+        assert_eq!(errors, ["c must be a string or an array of strings", "d must be true or false"]);
     }
 
     #[test]

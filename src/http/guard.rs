@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Api;
 use super::problem::{Code, Problem};
+use super::{Api, batch, bulk};
 
 /// The longest address.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -19,6 +19,9 @@ const MAX_URI_BYTES: usize = 8 * 1024;
 const MAX_HEADER_BYTES: usize = 32 * 1024;
 /// How long a handler may take.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// The same for one that moves many tasks.
+const LONG_DEADLINE: Duration = Duration::from_secs(10 * 60);
+const LONG_ROUTES: [&str; 3] = [batch::PATH, bulk::CANCEL_PATH, bulk::RETRY_PATH];
 
 /// Refuses addresses and headers without measure.
 pub(crate) async fn bounds(request: Request, next: Next) -> Response {
@@ -40,7 +43,8 @@ pub(crate) async fn room(State(api): State<Arc<Api>>, request: Request, next: Ne
     let Ok(_place) = api.places.try_acquire() else {
         return Problem::unavailable("too many requests at once; try again").into_response();
     };
-    match tokio::time::timeout(DEADLINE, next.run(request)).await {
+    let deadline = if LONG_ROUTES.contains(&request.uri().path()) { LONG_DEADLINE } else { DEADLINE };
+    match tokio::time::timeout(deadline, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             Problem::unavailable("the request took too long; a write may or may not have happened").into_response()

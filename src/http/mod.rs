@@ -4,7 +4,10 @@
 //! room and deadline, the API key; then its handler. Health checks need none of the latter.
 
 mod auth;
+mod batch;
 mod body;
+mod bulk;
+mod call;
 mod cursor;
 mod fields;
 mod fingerprint;
@@ -13,6 +16,7 @@ mod health;
 mod instant;
 mod listener;
 mod memory;
+mod moves;
 mod new_task;
 mod problem;
 mod query;
@@ -29,8 +33,9 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use punctual_actors::Hints;
+use punctual_domain::id::TaskId;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -62,6 +67,7 @@ pub(crate) struct Api {
     hints: Option<Hints>,
     places: Semaphore,
     body_memory: Memory,
+    batch_memory: Memory,
     page_memory: Memory,
 }
 
@@ -91,7 +97,22 @@ impl Api {
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
+            batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
             page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
+        }
+    }
+
+    /// Tells the engine to look: tasks were written, or cleared the way for others.
+    fn tasks_changed(&self) {
+        if let Some(hints) = &self.hints {
+            hints.tasks_written();
+        }
+    }
+
+    /// Tells the engine that a task was cancelled, so that its attempt stops at once.
+    fn task_cancelled(&self, id: TaskId) {
+        if let Some(hints) = &self.hints {
+            hints.task_cancelled(id);
         }
     }
 }
@@ -99,9 +120,18 @@ impl Api {
 /// Every route.
 pub(crate) fn router(api: Api) -> Router {
     let api = Arc::new(api);
+    let operated = Router::new()
+        .route("/api/v1/tasks/{id}/cancel", post(moves::cancel))
+        .route("/api/v1/tasks/{id}/reschedule", post(moves::reschedule))
+        .route("/api/v1/tasks/{id}/retry", post(moves::retry))
+        .route(bulk::CANCEL_PATH, post(bulk::cancel))
+        .route(bulk::RETRY_PATH, post(bulk::retry))
+        .route_layer(from_fn(auth::operators));
     let guarded = Router::new()
         .route(tasks::PATH, get(tasks::list).post(tasks::create))
         .route("/api/v1/tasks/{id}", get(tasks::show))
+        .route(batch::PATH, post(batch::create))
+        .merge(operated)
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(&api), auth::caller))

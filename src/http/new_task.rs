@@ -5,13 +5,13 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use punctual_domain::json::Json;
 use punctual_domain::retry::{Backoff, Growth, MAX_ATTEMPTS, MAX_DELAY_MS, RetryPolicy};
-use punctual_domain::task::{Due, MAX_PAYLOAD_BYTES, MAX_TIMEOUT_SECONDS, NewTask};
+use punctual_domain::task::{Due, MAX_PAYLOAD_BYTES, MAX_TIMEOUT_SECONDS, NewTask, Task};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicDefinition};
 
 use super::fields::Fields;
 use super::instant;
-use super::problem::{Code, Problem, Refusals};
+use super::problem::{Code, Refusals};
 
 /// Fields of a task that nobody can write.
 pub(crate) const READ_ONLY: &[&str] = &[
@@ -46,45 +46,61 @@ pub(crate) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the fields of one task.
-    ///
-    /// # Errors
-    /// Every bad field, by name.
-    pub(crate) fn new_task(&self, mut fields: Fields<'_>, mut refusals: Refusals) -> Result<NewTask, Problem> {
-        let topic = topic(&mut fields, &mut refusals);
+    /// Reads the fields of a new task; worthless if anything was refused.
+    pub(crate) fn new_task(&self, mut fields: Fields<'_>, refusals: &mut Refusals) -> NewTask {
+        if !fields.has("topic") {
+            refusals.add("topic", "is required");
+        }
+        if fields.has("runAt") && !fields.has("timezone") {
+            refusals.add("timezone", "is required with runAt, an IANA name such as America/Mexico_City or UTC");
+        }
+        let topic = topic(&mut fields, refusals);
         let definition = topic.as_ref().and_then(|topic| TopicDefinition::for_topic(self.topics, topic));
         let mut task = NewTask::new(topic.unwrap_or_else(|| Topic::from_stored("")));
+        if let Some(definition) = definition {
+            task.timeout_seconds = definition.timeout_seconds.unwrap_or(task.timeout_seconds);
+            task.retry = definition.retry.unwrap_or_default();
+        }
+        self.read(fields, task, refusals)
+    }
 
-        self.read_due(&mut fields, &mut task, &mut refusals);
-        if let Some(payload) = payload(&mut fields, &mut refusals) {
+    /// Reads the fields of a task that takes the place of another: what is left out is as it was there, except the
+    /// `clientRequestId`. Worthless if anything was refused.
+    pub(crate) fn replacement(&self, mut fields: Fields<'_>, replaced: &Task, refusals: &mut Refusals) -> NewTask {
+        let like_it = NewTask { due: Due::At(replaced.run_at), ..NewTask::like(replaced) };
+        let topic = topic(&mut fields, refusals).unwrap_or_else(|| replaced.topic.clone());
+        self.read(fields, NewTask { topic, ..like_it }, refusals)
+    }
+
+    /// Reads everything but the topic, over what `task` has already.
+    fn read(&self, mut fields: Fields<'_>, mut task: NewTask, refusals: &mut Refusals) -> NewTask {
+        self.read_due(&mut fields, &mut task, refusals);
+        if let Some(payload) = payload(&mut fields, refusals) {
             task.payload = payload;
         }
-        if let Some(metadata) = fields.object("metadata", &mut refusals) {
-            task.metadata = metadata.all_text(&mut refusals).into_iter().collect();
+        if let Some(metadata) = fields.object("metadata", refusals) {
+            task.metadata = metadata.all_text(refusals).into_iter().collect();
         }
-        task.client_request_id = fields.text("clientRequestId", &mut refusals);
-        task.dedupe_key = fields.text("dedupeKey", &mut refusals);
-        task.serial_key = fields.text("serialKey", &mut refusals);
-        if let Some(priority) = fields.whole("priority", -100..=100, &mut refusals) {
+        task.client_request_id = fields.text("clientRequestId", refusals);
+        task.dedupe_key = fields.text("dedupeKey", refusals).or(task.dedupe_key);
+        task.serial_key = fields.text("serialKey", refusals).or(task.serial_key);
+        if let Some(priority) = fields.whole("priority", -100..=100, refusals) {
             task.priority = priority as i32;
         }
-        let timeout = fields.whole("timeoutSeconds", 1..=i64::from(MAX_TIMEOUT_SECONDS), &mut refusals);
-        let default_timeout = definition.and_then(|definition| definition.timeout_seconds);
-        task.timeout_seconds =
-            timeout.map(|seconds| seconds as u32).or(default_timeout).unwrap_or(task.timeout_seconds);
-        let default_retry = definition.and_then(|definition| definition.retry).unwrap_or_default();
-        task.retry = retry(&mut fields, default_retry, &mut refusals);
+        if let Some(seconds) = fields.whole("timeoutSeconds", 1..=i64::from(MAX_TIMEOUT_SECONDS), refusals) {
+            task.timeout_seconds = seconds as u32;
+        }
+        task.retry = retry(&mut fields, task.retry, refusals);
 
-        fields.finish(READ_ONLY, &mut refusals);
+        fields.finish(READ_ONLY, refusals);
         if let Err(invalid) = task.validate() {
             refusals.add_all(invalid);
         }
-        refusals.or(task)
+        task
     }
 
     fn read_due(&self, fields: &mut Fields<'_>, task: &mut NewTask, refusals: &mut Refusals) {
         let has_run_at = fields.has("runAt");
-        let has_timezone = fields.has("timezone");
         let run_at = fields.text("runAt", refusals);
         let delay = fields.whole("delayMs", 0..=MAX_TASK_DELAY_MS, refusals);
         let timezone = fields.text("timezone", refusals);
@@ -103,26 +119,21 @@ impl Reading<'_> {
             }
             task.due = Due::After(Duration::from_millis(delay.unsigned_abs()));
         }
-        match timezone {
-            None if has_run_at && !has_timezone => {
-                refusals.add("timezone", "is required with runAt, an IANA name such as America/Mexico_City or UTC");
-            }
-            None => {}
-            Some(name) => match self.zones.zone(&name) {
+        if let Some(name) = timezone {
+            match self.zones.zone(&name) {
                 Ok(_) => task.timezone = name,
                 Err(error) => refusals.add_as(Code::InvalidTimezone, "timezone", error.to_string()),
-            },
+            }
         }
     }
 }
 
 fn topic(fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Topic> {
-    let has_topic = fields.has("topic");
-    let text = fields.text("topic", refusals);
-    if !has_topic {
-        refusals.add("topic", "is required");
-    }
-    text?.parse().map_err(|error: punctual_domain::topic::TopicError| refusals.add("topic", error.to_string())).ok()
+    fields
+        .text("topic", refusals)?
+        .parse()
+        .map_err(|error: punctual_domain::topic::TopicError| refusals.add("topic", error.to_string()))
+        .ok()
 }
 
 fn payload(fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Json> {
@@ -178,6 +189,7 @@ fn backoff(mut fields: Fields<'_>, default: Backoff, refusals: &mut Refusals) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::problem::Problem;
     use punctual_domain::topic::Route;
 
     fn read_with(body: &str, topics: &[TopicDefinition]) -> Result<NewTask, Problem> {
@@ -185,7 +197,17 @@ mod tests {
         let now = instant::read("2026-11-16T12:00:00Z").unwrap();
         let mut refusals = Refusals::default();
         let fields = Fields::of_body(body, &mut refusals)?;
-        Reading { zones: &zones, topics, now }.new_task(fields, refusals)
+        let task = Reading { zones: &zones, topics, now }.new_task(fields, &mut refusals);
+        refusals.or(task)
+    }
+
+    fn replace(task: &Task, body: &str) -> Result<NewTask, Problem> {
+        let zones = ZoneDatabase::bundled();
+        let now = instant::read("2026-11-16T12:00:00Z").unwrap();
+        let mut refusals = Refusals::default();
+        let fields = Fields::of_body(body, &mut refusals)?;
+        let replacement = Reading { zones: &zones, topics: &[], now }.replacement(fields, task, &mut refusals);
+        refusals.or(replacement)
     }
 
     fn read(body: &str) -> Result<NewTask, Problem> {
@@ -293,6 +315,37 @@ mod tests {
             let task = read_with(body, &topics).unwrap();
             assert_eq!((task.retry.attempts, task.retry.backoff), (attempts, backoff), "{body}");
             assert_eq!(task.timeout_seconds, if body.contains("a.x") { 11 } else { 3600 });
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_like_the_one_it_replaces_but_for_what_is_given() {
+        let past = instant::read("2026-11-16T11:00:00Z").unwrap();
+        let body = r#"{"topic":"a","payload":[1],"metadata":{"k":"v"},"clientRequestId":"c","dedupeKey":"d",
+            "serialKey":"s","priority":7,"timeoutSeconds":5,"timezone":"America/Edmonton",
+            "retry":{"attempts":4,"backoff":{"type":"fixed","delay":10}}}"#;
+        let task = read(body).unwrap().into_task(past, past);
+        let same = NewTask { due: Due::At(past), ..NewTask::like(&task) };
+        let with_id_of = |made: &NewTask, expected: NewTask| NewTask { id: made.id, ..expected };
+
+        let made = replace(&task, "{}").unwrap();
+        assert_eq!((made.client_request_id.as_ref(), made.dedupe_key.as_deref()), (None, Some("d")));
+        assert_eq!(made, with_id_of(&made, same.clone()), "also an instant that has passed");
+        let made = replace(&task, r#"{"runAt":"2026-11-16T13:00:00Z","priority":null}"#).unwrap();
+        let due = Due::At(instant::read("2026-11-16T13:00:00Z").unwrap());
+        assert_eq!(made, with_id_of(&made, NewTask { due, ..same.clone() }), "in the zone that it had");
+        let made =
+            replace(&task, r#"{"topic":"b","retry":{"attempts":2},"clientRequestId":"e","metadata":{}}"#).unwrap();
+        assert_eq!((made.topic.as_str(), made.client_request_id.as_deref()), ("b", Some("e")));
+        assert_eq!((made.retry.attempts, made.retry.backoff, made.metadata.len()), (2, task.retry.backoff, 0));
+
+        for (body, field) in [
+            (r#"{"runAt":"2026-11-16T11:00:00Z"}"#, "runAt"),
+            (r#"{"topic":"a b"}"#, "topic"),
+            (r#"{"id":"x"}"#, "id"),
+            (r#"{"rescheduledFrom":"x"}"#, "rescheduledFrom"),
+        ] {
+            assert_eq!(replace(&task, body).unwrap_err().errors[0].field, field);
         }
     }
 

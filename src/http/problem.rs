@@ -164,9 +164,13 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// Collects every bad field of a request, each with its own code.
+/// Collects the bad fields of a request, however many: the first are listed, the rest counted.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Vec<(Code, FieldError)>);
+pub(crate) struct Refusals {
+    code: Option<Code>,
+    errors: Vec<FieldError>,
+    total: usize,
+}
 
 impl Refusals {
     /// Notes a bad field.
@@ -176,28 +180,35 @@ impl Refusals {
 
     /// Notes a bad field that has a code of its own.
     pub(crate) fn add_as(&mut self, code: Code, field: impl Into<String>, message: impl Into<String>) {
-        self.0.push((code, FieldError { field: field.into(), message: message.into() }));
+        self.note(Some(code), 1, [FieldError { field: field.into(), message: message.into() }]);
     }
 
     /// Notes what the domain refused.
     pub(crate) fn add_all(&mut self, invalid: Invalid) {
-        self.0.extend(invalid.0.into_iter().map(|error| (Code::Invalid, error)));
+        self.note((!invalid.0.is_empty()).then_some(Code::Invalid), invalid.0.len(), invalid.0);
+    }
+
+    /// Notes what was refused inside a part of the request, such as `tasks[3].`.
+    pub(crate) fn add_within(&mut self, part: &str, inner: Self) {
+        let named = |error: FieldError| FieldError { field: format!("{part}{}", error.field), ..error };
+        self.note(inner.code, inner.total, inner.errors.into_iter().map(named));
+    }
+
+    /// Whether nothing was refused.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// How many fields were refused so far.
+    pub(crate) fn total(&self) -> usize {
+        self.total
     }
 
     /// `value` if nothing was refused.
     ///
     /// A size that is too large decides the code; else all errors' own code if they agree, else `INVALID`.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Problem> {
-        let Some((first, _)) = self.0.first() else { return Ok(value) };
-        let has = |code: Code| self.0.iter().any(|(one, _)| *one == code);
-        let agree = self.0.iter().all(|(one, _)| one == first);
-        let code = match (has(Code::TooLarge), agree) {
-            (true, _) => Code::TooLarge,
-            (false, true) => *first,
-            (false, false) => Code::Invalid,
-        };
-        let total = self.0.len();
-        let errors: Vec<_> = self.0.into_iter().take(MOST_ERRORS).map(|(_, error)| error).collect();
+        let Self { code: Some(code), errors, total } = self else { return Ok(value) };
         let detail = match (errors.as_slice(), total) {
             ([only], 1) => format!("{}: {}", only.field, only.message),
             (_, total) if total > MOST_ERRORS => {
@@ -206,6 +217,17 @@ impl Refusals {
             (_, total) => format!("{total} fields are wrong"),
         };
         Err(Problem { code, detail, errors })
+    }
+
+    fn note(&mut self, code: Option<Code>, count: usize, errors: impl IntoIterator<Item = FieldError>) {
+        self.code = match (self.code, code) {
+            (Some(Code::TooLarge), _) | (_, Some(Code::TooLarge)) => Some(Code::TooLarge),
+            (Some(before), Some(now)) if before != now => Some(Code::Invalid),
+            (before, now) => before.or(now),
+        };
+        self.total += count;
+        let room = MOST_ERRORS - self.errors.len();
+        self.errors.extend(errors.into_iter().take(room));
     }
 }
 
@@ -233,5 +255,16 @@ mod tests {
         let problem = refusals.or(()).unwrap_err();
         assert_eq!(problem.errors.len(), MOST_ERRORS);
         assert!(problem.detail.starts_with("250 fields"));
+    }
+
+    #[test]
+    fn what_is_wrong_inside_a_part_is_named_by_it() {
+        let mut inner = Refusals::default();
+        inner.add_as(Code::RunAtInPast, "runAt", "is past");
+        let mut refusals = Refusals::default();
+        refusals.add_within("tasks[2].", Refusals::default());
+        refusals.add_within("tasks[3].", inner);
+        let problem = refusals.or(()).unwrap_err();
+        assert_eq!((problem.code, problem.errors[0].field.as_str()), (Code::RunAtInPast, "tasks[3].runAt"));
     }
 }

@@ -78,14 +78,8 @@ impl Parameters {
         self.refusals.or(())
     }
 
-    /// One or more, separated by commas; `active` is another name for `running`.
     fn statuses(&mut self) -> Vec<TaskStatus> {
-        let known = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
-        let read = |name: &str| match name.trim() {
-            "active" => Ok(TaskStatus::Running),
-            name => TaskStatus::from_name(name).ok_or_else(|| format!("must be of {known}, separated by commas")),
-        };
-        self.read("status", |text| text.split(',').map(read).collect()).unwrap_or_default()
+        self.read("status", statuses).unwrap_or_default()
     }
 
     fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
@@ -101,6 +95,19 @@ impl Parameters {
         let position = self.given.iter().position(|(known, _)| known == name)?;
         Some(self.given.swap_remove(position).1).filter(|value| !value.is_empty())
     }
+}
+
+/// One status or more, separated by commas; `active` is another name for `running`.
+///
+/// # Errors
+/// A sentence that says what to change.
+pub(crate) fn statuses(text: &str) -> Result<Vec<TaskStatus>, String> {
+    let known = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
+    let read = |name: &str| match name.trim() {
+        "active" => Ok(TaskStatus::Running),
+        name => TaskStatus::from_name(name).ok_or_else(|| format!("must be of {known}, separated by commas")),
+    };
+    text.split(',').map(read).collect()
 }
 
 /// What a cursor held; each kind of id is made from it.

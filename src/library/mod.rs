@@ -330,7 +330,7 @@ impl Punctual {
     /// `NotFound`, `Unavailable`.
     pub async fn cancel(&self, id: TaskId) -> Result<Task, Error> {
         let open = self.open()?;
-        let task = open.store.cancel(id).await?.ok_or(Error::NotFound)?;
+        let task = open.store.cancel(id, None).await?.into_made()?;
         open.task_cancelled(id);
         Ok(task)
     }
@@ -347,7 +347,7 @@ impl Punctual {
             return Err(Error::AlreadyEnded);
         }
         let replacement = self.check(&open, change(NewTask::like(&old))).await?;
-        let task = open.store.reschedule(id, replacement).await?;
+        let task = open.store.reschedule(id, replacement, None).await?.into_made()?;
         open.task_cancelled(id);
         open.tasks_written();
         Ok(task)
@@ -359,7 +359,7 @@ impl Punctual {
     /// `NotFound`, `NotFailed`, `Unavailable`.
     pub async fn retry(&self, id: TaskId) -> Result<Created, Error> {
         let open = self.open()?;
-        let created = open.store.retry(id).await?;
+        let created = open.store.retry(id, None).await?.into_made()?;
         open.tasks_written();
         Ok(created)
     }

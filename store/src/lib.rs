@@ -8,6 +8,7 @@ mod claimed;
 mod instant;
 mod migration;
 pub mod postgres;
+mod progress;
 mod scratch;
 pub mod sqlite;
 mod text;

@@ -12,6 +12,8 @@ use crate::support::{Answer, Database, Server};
 
 on_each_database!(
     every_request_needs_a_key_with_the_right_role,
+    moving_tasks_needs_the_role_operate,
+    a_key_for_some_topics_moves_no_others,
     any_address_can_be_listened_on,
     without_its_last_key_an_open_address_lets_nobody_in,
     without_its_last_key_this_machine_is_let_in_again,
@@ -52,6 +54,74 @@ async fn every_request_needs_a_key_with_the_right_role(database: Database) {
     assert_eq!(server.get("/readyz").await.json(), json!({"status": "ready"}));
     let details = Answer::to(server.request(Method::GET, "/readyz").bearer_auth("pk_reader")).await;
     assert_eq!(details.json()["database"], "ok");
+    server.stop();
+}
+
+async fn post(server: &Server, key: &str, path: &str, body: &str) -> Answer {
+    let request = server.request(Method::POST, path).header("content-type", "application/json");
+    Answer::to(request.bearer_auth(key).body(body.to_owned())).await
+}
+
+async fn moving_tasks_needs_the_role_operate(database: Database) {
+    for (secret, role) in
+        [("pk_read", Role::Read), ("pk_submit", Role::Submit), ("pk_operate", Role::Operate), ("pk_admin", Role::Admin)]
+    {
+        add_key(&database, secret, role, &[]).await;
+    }
+    let server = Server::start(&database);
+    let later = r#"{"topic":"echo","delayMs":3600000}"#;
+    let batch = format!(r#"{{"tasks":[{later}]}}"#);
+    post(&server, "pk_read", "/api/v1/tasks/batch", &batch).await.problem(403, "FORBIDDEN");
+    let ids = post(&server, "pk_submit", "/api/v1/tasks/batch", &batch).await.json()["ids"].clone();
+    let path = |action: &str| format!("/api/v1/tasks/{}/{action}", ids[0].as_str().unwrap());
+    let moves = [
+        (path("cancel"), "{}"),
+        (path("reschedule"), "{}"),
+        (path("retry"), "{}"),
+        ("/api/v1/tasks/cancel".into(), r#"{"filter":{"topic":"echo"}}"#),
+        ("/api/v1/tasks/retry".into(), r#"{"filter":{"topic":"echo"},"dryRun":true}"#),
+    ];
+    for (path, body) in &moves {
+        server.post(path, *body).await.problem(401, "UNAUTHENTICATED");
+        for key in ["pk_read", "pk_submit"] {
+            post(&server, key, path, body).await.problem(403, "FORBIDDEN");
+        }
+        let get = server.request(Method::GET, path).bearer_auth("pk_read");
+        Answer::to(get).await.problem(405, "METHOD_NOT_ALLOWED");
+    }
+    let list = server.request(Method::GET, "/api/v1/tasks").bearer_auth("pk_read");
+    assert_eq!(Answer::to(list).await.json()["items"][0]["status"], "pending");
+    assert_eq!(post(&server, "pk_admin", &moves[3].0, r#"{"filter":{"topic":"b"}}"#).await.status, 200);
+    post(&server, "pk_operate", &path("retry"), "").await.problem(409, "NOT_FAILED");
+    assert_eq!(post(&server, "pk_operate", &path("reschedule"), "{}").await.status, 201);
+    assert_eq!(post(&server, "pk_operate", &path("cancel"), "").await.status, 200);
+    server.stop();
+}
+
+async fn a_key_for_some_topics_moves_no_others(database: Database) {
+    add_key(&database, "pk_all", Role::Operate, &[]).await;
+    add_key(&database, "pk_some", Role::Operate, &["a.*"]).await;
+    let server = Server::start(&database);
+    let batch = r#"{"tasks":[{"topic":"a.b","delayMs":3600000},{"topic":"b","delayMs":3600000}]}"#;
+    post(&server, "pk_some", "/api/v1/tasks/batch", batch).await.problem(403, "FORBIDDEN");
+    let ids = post(&server, "pk_all", "/api/v1/tasks/batch", batch).await.json()["ids"].clone();
+    let path = |n: usize, action: &str| format!("/api/v1/tasks/{}/{action}", ids[n].as_str().unwrap());
+    for (path, body) in [
+        (path(1, "cancel"), "{}"),
+        (path(1, "reschedule"), r#"{"topic":"a.b"}"#),
+        (path(1, "retry"), "{}"),
+        (path(0, "reschedule"), r#"{"topic":"b"}"#),
+        ("/api/v1/tasks/cancel".into(), r#"{"filter":{"topic":"b"}}"#),
+        ("/api/v1/tasks/cancel".into(), r#"{"filter":{"status":"pending"}}"#),
+        ("/api/v1/tasks/retry".into(), r#"{"filter":{"status":"failed"},"dryRun":true}"#),
+    ] {
+        post(&server, "pk_some", &path, body).await.problem(403, "FORBIDDEN");
+    }
+    let list = server.request(Method::GET, "/api/v1/tasks?status=pending").bearer_auth("pk_all");
+    assert_eq!(Answer::to(list).await.json()["items"].as_array().unwrap().len(), 2);
+    let cancelled = post(&server, "pk_some", "/api/v1/tasks/cancel", r#"{"filter":{"topic":"a.b"}}"#).await;
+    assert_eq!(cancelled.json(), json!({"count": 1}));
+    assert_eq!(post(&server, "pk_some", &path(0, "cancel"), "").await.status, 200);
     server.stop();
 }
 

@@ -5,6 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod api_page;
+mod attempts;
+mod batch;
+mod bulk;
 mod command_line;
 mod enqueue_function;
 mod health;
@@ -12,6 +16,7 @@ mod idempotency;
 mod in_process;
 mod keys;
 mod list;
+mod moves;
 mod readme;
 mod refusals;
 mod shutdown;

@@ -60,6 +60,29 @@ async fn unknown_ids_routes_and_methods_are_problems_too(database: Database) {
     {
         server.get(path).await.problem(404, "NOT_FOUND");
     }
+    for id in ["018f0000-0000-7000-8000-000000000000", "nonsense", "1", "%00", "018f000000007000800000000000000z"] {
+        for action in ["cancel", "reschedule", "retry"] {
+            let path = format!("/api/v1/tasks/{id}/{action}");
+            server.post(&path, "{}").await.problem(404, "NOT_FOUND");
+            server.get(&path).await.problem(405, "METHOD_NOT_ALLOWED");
+        }
+        server.post(&format!("/api/v1/tasks/{id}/explode"), "{}").await.problem(404, "NOT_FOUND");
+    }
+    let task = server.make_task(r#"{"topic":"echo","delayMs":3600000}"#).await;
+    for action in ["cancel", "retry"] {
+        let path = format!("/api/v1/tasks/{}/{action}", task["id"].as_str().unwrap());
+        assert_eq!(server.post(&path, r#"{"reason":"because"}"#).await.problem(400, "INVALID"), ["reason"]);
+        assert_eq!(server.post(&path, r#"{"status":"cancelled"}"#).await.problem(400, "INVALID"), ["status"]);
+        assert_eq!(server.post(&format!("{path}?force=1"), "").await.problem(400, "INVALID"), ["force"]);
+        for body in ["[]", "null", "\"x\"", "{", "{}{}"] {
+            assert!(server.post(&path, body).await.problem(400, "INVALID").is_empty(), "{body}");
+        }
+        let text = server.request(Method::POST, &path).header("content-type", "text/plain").body("{}");
+        Answer::to(text).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
+    }
+    let shown = server.get(&format!("/api/v1/tasks/{}", task["id"].as_str().unwrap())).await.json();
+    assert_eq!(shown["status"], "pending");
+    assert_eq!(server.post("/api/v1/tasks?x=1", r#"{"topic":"echo"}"#).await.problem(400, "INVALID"), ["x"]);
     let answer = Answer::to(server.request(Method::DELETE, "/api/v1/tasks")).await;
     answer.problem(405, "METHOD_NOT_ALLOWED");
     assert_eq!(answer.header("allow"), "GET,HEAD,POST");

@@ -1,10 +1,12 @@
 //! What the black-box tests share: a fresh database each, the real binary, and a client.
 
 mod database;
+mod past;
 mod process;
 mod server;
 
 pub use database::Database;
+pub use past::Past;
 pub use process::{Process, punctual};
 pub use server::{Answer, Server};
 

@@ -30,27 +30,54 @@ pub trait Tasks: Send + Sync {
     /// Tasks that match, newest first.
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError>;
 
-    /// Ends a live task as cancelled; an ended one stays as it is. Answers the task as it stands, `None` if unknown.
-    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError>;
-
-    /// Cancels the live tasks that match, or counts them.
-    async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError>;
+    /// Ends a live task as cancelled; an ended one stays as it is. Answers the task as it stands.
+    ///
+    /// # Errors
+    /// `NotFound`, `IdempotencyKeyReused`.
+    async fn cancel(&self, id: TaskId, remember: Option<Remember<Task>>) -> Result<Reply<Task>, StoreError>;
 
     /// Cancels a live task and writes `replacement` in its place, with `rescheduled_from` set.
     ///
     /// # Errors
-    /// `NotFound`, `AlreadyEnded`, `ClientRequestIdInUse`, `DedupeKeyInUse` (by a third task).
-    async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError>;
+    /// `NotFound`, `AlreadyEnded`, `ClientRequestIdInUse`, `DedupeKeyInUse` (by a third task), `IdempotencyKeyReused`.
+    async fn reschedule(
+        &self,
+        id: TaskId,
+        replacement: NewTask,
+        remember: Option<Remember<Task>>,
+    ) -> Result<Reply<Task>, StoreError>;
 
     /// Writes a new task like the failed one, due now, with `retry_of` set and no `client_request_id`. If its
     /// `dedupe_key` belongs to a live task by now, answers that one.
     ///
     /// # Errors
-    /// `NotFound`, `NotFailed`.
-    async fn retry(&self, id: TaskId) -> Result<Created, StoreError>;
+    /// `NotFound`, `NotFailed`, `IdempotencyKeyReused`.
+    async fn retry(&self, id: TaskId, remember: Option<Remember<Created>>) -> Result<Reply<Created>, StoreError>;
+
+    /// Cancels the live tasks that match, or counts them.
+    ///
+    /// Like every bulk change it goes in many small transactions, newest tasks first. With `remember`, each notes how
+    /// far it came: a call that comes again after a crash goes on from there, and one that comes meanwhile helps.
+    ///
+    /// # Errors
+    /// `IdempotencyKeyReused`.
+    async fn cancel_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError>;
 
     /// Retries the failed tasks that match, or counts them. Those whose `dedupe_key` lives again are left out.
-    async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError>;
+    ///
+    /// # Errors
+    /// `IdempotencyKeyReused`.
+    async fn retry_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError>;
 }
 
 /// Which tasks are meant: all that match everything given.
@@ -145,13 +172,38 @@ impl Created {
     }
 }
 
-/// What became of a call that writes tasks.
+/// What became of a call that writes.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Creation {
-    /// The tasks, in the order they were given.
-    Made(Vec<Created>),
+pub enum Reply<T> {
+    /// It was made now.
+    Made(T),
     /// The call came before: its first answer.
     Replayed(Answer),
+}
+
+/// What became of a call that writes tasks: the tasks, in the order they were given.
+pub type Creation = Reply<Vec<Created>>;
+
+impl<T> Reply<T> {
+    /// What was made now; what a call without an `Idempotency-Key` always gets.
+    ///
+    /// # Errors
+    /// `Broken`, if it is the answer of an earlier call.
+    pub fn into_made(self) -> Result<T, StoreError> {
+        match self {
+            Self::Made(made) => Ok(made),
+            Self::Replayed(_) => Err(StoreError::Broken("an earlier answer where nobody gave a key".into())),
+        }
+    }
+}
+
+/// What a bulk change did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// How many tasks it changed, or would change.
+    pub count: u64,
+    /// Those among them that ran, and whose attempts should stop.
+    pub stopped: Vec<TaskId>,
 }
 
 /// An answer to a caller, kept word for word.
@@ -163,17 +215,17 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Writes the answer to a call that made these tasks.
-pub type WriteAnswer = dyn FnOnce(&[Created]) -> Answer + Send + Sync;
+/// Writes the answer to a call from what it made.
+pub type WriteAnswer<Made> = dyn FnOnce(&Made) -> Answer + Send + Sync;
 
 /// Keeps the answer of a call under the caller's `Idempotency-Key`, for 24 hours.
-pub struct Remember {
+pub struct Remember<Made: ?Sized = [Created]> {
     /// Whose key it is: the API key's id, or empty without keys.
     pub owner: String,
     /// The `Idempotency-Key`.
     pub key: String,
     /// The same for bodies that are the same JSON.
     pub fingerprint: String,
-    /// Writes the answer once the tasks are known, before they are committed.
-    pub answer: Box<WriteAnswer>,
+    /// Writes the answer once it is known what was made, before that is committed.
+    pub answer: Box<WriteAnswer<Made>>,
 }

@@ -38,6 +38,8 @@ macro_rules! lend {
     };
 }
 
+mod answers;
+mod bulk;
 mod claims;
 mod cluster;
 mod gather;

@@ -6,20 +6,18 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{
-    Answer, Bulk, Created, Creation, Page, Remember, StoreError, TaskFilter, TaskWithAttempts, Tasks,
+    Answer, Bulk, Changed, Created, Creation, Page, Remember, Reply, StoreError, TaskFilter, TaskWithAttempts, Tasks,
 };
 use punctual_domain::task::{Due, NewTask, Task, TaskStatus};
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
+use super::bulk::{self, Change};
 use super::gather::is_plain;
-use super::{PostgresStore, broken, list, micros, rows};
+use super::{PostgresStore, answers, broken, list, micros, rows};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
-
-/// How many tasks a bulk change moves in one statement.
-const BULK: u32 = 1_000;
 
 #[async_trait]
 impl Tasks for PostgresStore {
@@ -30,25 +28,11 @@ impl Tasks for PostgresStore {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
             let now = self.now();
-            let kept = match remember {
-                None => None,
-                Some(remember) => match take_answer(&mut transaction, &remember, now).await? {
-                    Some(answer) => return Ok(Creation::Replayed(answer)),
-                    None => Some(remember),
-                },
-            };
-            let created = insert_tasks(&mut transaction, tasks, now).await?;
-            if let Some(Remember { owner, key, answer, .. }) = kept {
-                let Answer { status, body } = answer(&created);
-                sqlx::query("UPDATE punctual_answers SET status = $3, body = $4 WHERE owner = $1 AND key = $2")
-                    .bind(owner)
-                    .bind(key)
-                    .bind(i32::from(status))
-                    .bind(body)
-                    .execute(&mut *transaction)
-                    .await
-                    .map_err(broken)?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), now).await? {
+                return Ok(Creation::Replayed(answer));
             }
+            let created = insert_tasks(&mut transaction, tasks, now).await?;
+            answers::keep(&mut transaction, remember, created.as_slice()).await?;
             transaction.commit().await.map_err(broken)?;
             Ok(Creation::Made(created))
         })
@@ -56,14 +40,8 @@ impl Tasks for PostgresStore {
 
     async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError> {
         lend!(self, |connection| {
-            let row = sqlx::query(include_str!("sql/find_answer.sql"))
-                .bind(self.now())
-                .bind(owner)
-                .bind(key)
-                .fetch_optional(connection)
-                .await
-                .map_err(broken)?;
-            row.map(|row| kept_answer(&row, fingerprint)).transpose()
+            let found = answers::find(connection, owner, key, fingerprint, self.now()).await?;
+            Ok(found)
         })
     }
 
@@ -94,36 +72,33 @@ impl Tasks for PostgresStore {
         })
     }
 
-    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        lend!(self, |connection| {
-            cancel_tasks(connection, &[id.0], Running::Too, self.now()).await?;
-            let task = find(connection, id).await?;
-            Ok(task)
-        })
-    }
-
-    async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(live) = filter.live_only() else { return Ok(0) };
-        if bulk == Bulk::DryRun {
-            return self.count(list::count_live(&live)).await;
-        }
-        let mut cancelled = 0;
-        let mut page = Page::first(BULK);
-        loop {
-            let ids = self.page_of_ids(&live, page).await?;
-            let Some(last) = ids.last() else { return Ok(cancelled) };
-            page.after = Some(TaskId(*last));
-            cancelled += lend!(self, |connection| {
-                let ended = cancel_tasks(connection, &ids, Running::Too, self.now()).await?;
-                Ok(ended)
-            })?;
-        }
-    }
-
-    async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError> {
+    async fn cancel(&self, id: TaskId, remember: Option<Remember<Task>>) -> Result<Reply<Task>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
             let now = self.now();
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), now).await? {
+                return Ok(Reply::Replayed(answer));
+            }
+            cancel_tasks(&mut transaction, &[id.0], Running::Too, now).await?;
+            let task = find(&mut transaction, id).await?.ok_or(StoreError::NotFound)?;
+            answers::keep(&mut transaction, remember, &task).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(Reply::Made(task))
+        })
+    }
+
+    async fn reschedule(
+        &self,
+        id: TaskId,
+        replacement: NewTask,
+        remember: Option<Remember<Task>>,
+    ) -> Result<Reply<Task>, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let now = self.now();
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), now).await? {
+                return Ok(Reply::Replayed(answer));
+            }
             if cancel_tasks(&mut transaction, &[id.0], Running::Too, now).await? == 0 {
                 return match find(&mut transaction, id).await? {
                     Some(_) => Err(StoreError::AlreadyEnded),
@@ -136,58 +111,48 @@ impl Tasks for PostgresStore {
                 Some(Created::Fresh(task)) => task,
                 _ => return Err(StoreError::DedupeKeyInUse(key.unwrap_or_default())),
             };
+            answers::keep(&mut transaction, remember, &task).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(task)
+            Ok(Reply::Made(task))
         })
     }
 
-    async fn retry(&self, id: TaskId) -> Result<Created, StoreError> {
+    async fn retry(&self, id: TaskId, remember: Option<Remember<Created>>) -> Result<Reply<Created>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
+            let now = self.now();
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), now).await? {
+                return Ok(Reply::Replayed(answer));
+            }
             let failed = find(&mut transaction, id).await?.ok_or(StoreError::NotFound)?;
             if failed.status != TaskStatus::Failed {
                 return Err(StoreError::NotFailed);
             }
             let again = NewTask { retry_of: Some(id), ..NewTask::like(&failed) };
-            let created = insert_tasks(&mut transaction, vec![again], self.now()).await?.pop();
+            let created = insert_tasks(&mut transaction, vec![again], now).await?.pop();
+            let created = created.ok_or_else(|| StoreError::Broken("a task was neither written nor found".into()))?;
+            answers::keep(&mut transaction, remember, &created).await?;
             transaction.commit().await.map_err(broken)?;
-            created.ok_or_else(|| StoreError::Broken("a task was neither written nor found".into()))
+            Ok(Reply::Made(created))
         })
     }
 
-    async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(failed) = filter.failed_only() else { return Ok(0) };
-        if bulk == Bulk::DryRun {
-            return self.count(list::count_retriable(&failed)).await;
-        }
-        let mut retried = 0;
-        let mut page = Page::first(BULK);
-        loop {
-            let tasks = self.tasks(&failed, page).await?;
-            let Some(last) = tasks.last() else { return Ok(retried) };
-            page.after = Some(last.id);
-            let again: Vec<_> =
-                tasks.iter().map(|task| NewTask { retry_of: Some(task.id), ..NewTask::like(task) }).collect();
-            if let Creation::Made(created) = self.create_tasks(again, None).await? {
-                retried += created.iter().filter(|created| matches!(created, Created::Fresh(_))).count() as u64;
-            }
-        }
-    }
-}
-
-impl PostgresStore {
-    async fn count(&self, mut query: list::Query) -> Result<u64, StoreError> {
-        lend!(self, |connection| {
-            let row = query.build().fetch_one(&mut *connection).await.map_err(broken)?;
-            rows::Columns::of(&row).take_count()
-        })
+    async fn cancel_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError> {
+        bulk::run(self, Change::Cancel, filter, bulk, remember).await
     }
 
-    async fn page_of_ids(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Uuid>, StoreError> {
-        lend!(self, |connection| {
-            let found = list::ids(filter, page).build().fetch_all(&mut *connection).await.map_err(broken)?;
-            found.iter().map(|row| rows::Columns::of(row).take()).collect()
-        })
+    async fn retry_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError> {
+        bulk::run(self, Change::Retry, filter, bulk, remember).await
     }
 }
 
@@ -198,6 +163,12 @@ pub(super) enum Running {
     Not,
 }
 
+/// A task that was cancelled.
+pub(super) struct EndedAsCancelled {
+    pub(super) id: TaskId,
+    pub(super) was_running: bool,
+}
+
 /// Cancels live tasks; answers how many there were.
 pub(super) async fn cancel_tasks(
     connection: &mut PgConnection,
@@ -205,6 +176,16 @@ pub(super) async fn cancel_tasks(
     running: Running,
     now: Option<DateTime<Utc>>,
 ) -> Result<u64, StoreError> {
+    Ok(end_as_cancelled(connection, ids, running, now).await?.len() as u64)
+}
+
+/// Cancels live tasks; answers which there were.
+pub(super) async fn end_as_cancelled(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+    running: Running,
+    now: Option<DateTime<Utc>>,
+) -> Result<Vec<EndedAsCancelled>, StoreError> {
     let cancelled = sqlx::query(include_str!("sql/cancel.sql"))
         .bind(now)
         .bind(ids)
@@ -212,7 +193,13 @@ pub(super) async fn cancel_tasks(
         .fetch_all(connection)
         .await
         .map_err(broken)?;
-    Ok(cancelled.len() as u64)
+    cancelled
+        .iter()
+        .map(|row| {
+            let mut columns = rows::Columns::of(row);
+            Ok(EndedAsCancelled { id: TaskId(columns.take()?), was_running: columns.take()? })
+        })
+        .collect()
 }
 
 /// A task, wherever it is.
@@ -225,41 +212,6 @@ async fn find(connection: &mut PgConnection, id: TaskId) -> Result<Option<Task>,
     );
     let row = sqlx::query(ONE).bind(id.0).fetch_optional(connection).await.map_err(broken)?;
     row.as_ref().map(rows::task).transpose()
-}
-
-/// Looks for the answer of an earlier call, or reserves the place of this one's.
-async fn take_answer(
-    connection: &mut PgConnection,
-    remember: &Remember,
-    now: Option<DateTime<Utc>>,
-) -> Result<Option<Answer>, StoreError> {
-    let taken = sqlx::query(include_str!("sql/take_answer.sql"))
-        .bind(now)
-        .bind(&remember.owner)
-        .bind(&remember.key)
-        .bind(&remember.fingerprint)
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(broken)?;
-    if taken.is_some() {
-        return Ok(None);
-    }
-    let row = sqlx::query("SELECT fingerprint, status, body FROM punctual_answers WHERE owner = $1 AND key = $2")
-        .bind(&remember.owner)
-        .bind(&remember.key)
-        .fetch_one(connection)
-        .await
-        .map_err(broken)?;
-    kept_answer(&row, &remember.fingerprint).map(Some)
-}
-
-/// The answer in a row, if it was given to a call with this fingerprint.
-fn kept_answer(row: &PgRow, fingerprint: &str) -> Result<Answer, StoreError> {
-    if row.get::<&str, _>(0) != fingerprint {
-        return Err(StoreError::IdempotencyKeyReused);
-    }
-    let status = u16::try_from(row.get::<i32, _>(1)).unwrap_or(200);
-    Ok(Answer { status, body: row.get(2) })
 }
 
 /// Writes tasks inside the caller's own transaction: a commit makes them visible, a rollback makes them never have

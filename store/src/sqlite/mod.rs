@@ -8,6 +8,8 @@
 //! back, so ten thousand tasks are one statement, not ten thousand. (`jsonb_each` renders its `value` anew each time a
 //! statement mentions it; the CTE `given` has it once per row.)
 
+mod answers;
+mod bulk;
 mod claims;
 mod cluster;
 mod file;

@@ -1,14 +1,13 @@
 //! Writing, reading, cancelling and replacing tasks.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{
-    Answer, Bulk, Created, Creation, Page, Remember, StoreError, TaskFilter, TaskWithAttempts, Tasks,
+    Answer, Bulk, Changed, Created, Creation, Page, Remember, Reply, StoreError, TaskFilter, TaskWithAttempts, Tasks,
 };
 use punctual_domain::task::{Due, FireOfTask, NewTask, Task, TaskStatus};
 use serde::ser::SerializeSeq;
@@ -16,41 +15,21 @@ use serde::{Serialize, Serializer};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::rows::{self, Columns, Hex, instant, micros, micros_after, micros_before, whole_micros};
-use super::{SqliteStore, broken, list, settle};
+use super::bulk::{self, Change};
+use super::rows::{self, Hex, instant, micros, micros_after, whole_micros};
+use super::{SqliteStore, answers, broken, list, settle};
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text, to_text};
-
-/// How many tasks a bulk change moves in one transaction, so that others get their turn in between.
-const BULK: u32 = 1_000;
-/// How long the answer to an `Idempotency-Key` is kept.
-pub(super) const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[async_trait]
 impl Tasks for SqliteStore {
     async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError> {
         self.write(move |connection, now| {
             async move {
-                let Some(Remember { owner, key, fingerprint, answer }) = remember else {
-                    return Ok(Creation::Made(insert(connection, tasks, now).await?));
-                };
-                if let Some((kept, answer)) = find_answer(connection, &owner, &key, now).await? {
-                    return match kept == fingerprint {
-                        true => Ok(Creation::Replayed(answer)),
-                        false => Err(StoreError::IdempotencyKeyReused),
-                    };
+                if let Some(answer) = answers::before(connection, remember.as_ref(), now).await? {
+                    return Ok(Creation::Replayed(answer));
                 }
                 let created = insert(connection, tasks, now).await?;
-                let Answer { status, body } = answer(&created);
-                sqlx::query(include_str!("sql/keep_answer.sql"))
-                    .bind(owner)
-                    .bind(key)
-                    .bind(fingerprint)
-                    .bind(status)
-                    .bind(body)
-                    .bind(micros(now))
-                    .execute(connection)
-                    .await
-                    .map_err(broken)?;
+                answers::keep(connection, remember, created.as_slice(), now).await?;
                 Ok(Creation::Made(created))
             }
             .boxed()
@@ -61,13 +40,7 @@ impl Tasks for SqliteStore {
     async fn remembered(&self, owner: &str, key: &str, fingerprint: &str) -> Result<Option<Answer>, StoreError> {
         let (owner, key, fingerprint) = (owner.to_owned(), key.to_owned(), fingerprint.to_owned());
         self.read(move |connection, now| {
-            async move {
-                match find_answer(connection, &owner, &key, now).await? {
-                    Some((kept, _)) if kept != fingerprint => Err(StoreError::IdempotencyKeyReused),
-                    found => Ok(found.map(|(_, answer)| answer)),
-                }
-            }
-            .boxed()
+            async move { answers::find(connection, &owner, &key, &fingerprint, now).await }.boxed()
         })
         .await
     }
@@ -92,50 +65,43 @@ impl Tasks for SqliteStore {
 
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError> {
         let filter = filter.clone();
-        self.read(move |connection, _| async move { page_of_tasks(connection, &filter, page).await }.boxed()).await
-    }
-
-    async fn cancel(&self, id: TaskId) -> Result<Option<Task>, StoreError> {
-        self.write(move |connection, now| {
+        self.read(move |connection, _| {
             async move {
-                settle::cancel(connection, &[id], now).await?;
-                find(connection, id).await
+                let found = list::tasks(&filter, page).build().fetch_all(connection).await.map_err(broken)?;
+                found.iter().map(rows::task).collect()
             }
             .boxed()
         })
         .await
     }
 
-    async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(live) = filter.live_only() else { return Ok(0) };
-        if bulk == Bulk::DryRun {
-            return self.count(list::count_live(&live)).await;
-        }
-        let mut cancelled = 0;
-        let mut page = Page::first(BULK);
-        loop {
-            let live = live.clone();
-            let (last, ended) = self
-                .write(move |connection, now| {
-                    async move {
-                        let ids = page_of_ids(connection, &live, page).await?;
-                        let ended = settle::cancel(connection, &ids, now).await?;
-                        Ok((ids.last().copied(), ended))
-                    }
-                    .boxed()
-                })
-                .await?;
-            cancelled += ended;
-            if last.is_none() {
-                return Ok(cancelled);
-            }
-            page.after = last;
-        }
-    }
-
-    async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError> {
+    async fn cancel(&self, id: TaskId, remember: Option<Remember<Task>>) -> Result<Reply<Task>, StoreError> {
         self.write(move |connection, now| {
             async move {
+                if let Some(answer) = answers::before(connection, remember.as_ref(), now).await? {
+                    return Ok(Reply::Replayed(answer));
+                }
+                settle::cancel(connection, &[id], now).await?;
+                let task = find(connection, id).await?.ok_or(StoreError::NotFound)?;
+                answers::keep(connection, remember, &task, now).await?;
+                Ok(Reply::Made(task))
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn reschedule(
+        &self,
+        id: TaskId,
+        replacement: NewTask,
+        remember: Option<Remember<Task>>,
+    ) -> Result<Reply<Task>, StoreError> {
+        self.write(move |connection, now| {
+            async move {
+                if let Some(answer) = answers::before(connection, remember.as_ref(), now).await? {
+                    return Ok(Reply::Replayed(answer));
+                }
                 if settle::cancel(connection, &[id], now).await? == 0 {
                     return match find(connection, id).await? {
                         Some(_) => Err(StoreError::AlreadyEnded),
@@ -144,95 +110,57 @@ impl Tasks for SqliteStore {
                 }
                 let replacement = NewTask { rescheduled_from: Some(id), ..replacement };
                 let key = replacement.dedupe_key.clone();
-                match insert(connection, vec![replacement], now).await?.pop() {
-                    Some(Created::Fresh(task)) => Ok(task),
-                    _ => Err(StoreError::DedupeKeyInUse(key.unwrap_or_default())),
-                }
+                let task = match insert(connection, vec![replacement], now).await?.pop() {
+                    Some(Created::Fresh(task)) => task,
+                    _ => return Err(StoreError::DedupeKeyInUse(key.unwrap_or_default())),
+                };
+                answers::keep(connection, remember, &task, now).await?;
+                Ok(Reply::Made(task))
             }
             .boxed()
         })
         .await
     }
 
-    async fn retry(&self, id: TaskId) -> Result<Created, StoreError> {
+    async fn retry(&self, id: TaskId, remember: Option<Remember<Created>>) -> Result<Reply<Created>, StoreError> {
         self.write(move |connection, now| {
             async move {
+                if let Some(answer) = answers::before(connection, remember.as_ref(), now).await? {
+                    return Ok(Reply::Replayed(answer));
+                }
                 let failed = find(connection, id).await?.ok_or(StoreError::NotFound)?;
                 if failed.status != TaskStatus::Failed {
                     return Err(StoreError::NotFailed);
                 }
-                let created = insert(connection, vec![again(&failed)], now).await?.pop();
-                created.ok_or_else(|| StoreError::Broken("a task was neither written nor found".into()))
+                let again = NewTask { retry_of: Some(id), ..NewTask::like(&failed) };
+                let created = insert(connection, vec![again], now).await?.pop();
+                let created =
+                    created.ok_or_else(|| StoreError::Broken("a task was neither written nor found".into()))?;
+                answers::keep(connection, remember, &created, now).await?;
+                Ok(Reply::Made(created))
             }
             .boxed()
         })
         .await
     }
 
-    async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
-        let Some(failed) = filter.failed_only() else { return Ok(0) };
-        if bulk == Bulk::DryRun {
-            return self.count(list::count_retriable(&failed)).await;
-        }
-        let mut retried = 0;
-        let mut page = Page::first(BULK);
-        loop {
-            let failed = failed.clone();
-            let (last, written) = self
-                .write(move |connection, now| {
-                    async move {
-                        let tasks = page_of_tasks(connection, &failed, page).await?;
-                        let last = tasks.last().map(|task| task.id);
-                        let created = insert(connection, tasks.iter().map(again).collect(), now).await?;
-                        let written = created.iter().filter(|created| matches!(created, Created::Fresh(_))).count();
-                        Ok((last, written as u64))
-                    }
-                    .boxed()
-                })
-                .await?;
-            retried += written;
-            if last.is_none() {
-                return Ok(retried);
-            }
-            page.after = last;
-        }
+    async fn cancel_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError> {
+        bulk::run(self, Change::Cancel, filter, bulk, remember).await
     }
-}
 
-impl SqliteStore {
-    async fn count(&self, mut query: list::Query) -> Result<u64, StoreError> {
-        self.read(move |connection, _| {
-            async move {
-                let row = query.build().fetch_one(connection).await.map_err(broken)?;
-                Columns::of(&row).take_count()
-            }
-            .boxed()
-        })
-        .await
+    async fn retry_matching(
+        &self,
+        filter: &TaskFilter,
+        bulk: Bulk,
+        remember: Option<Remember<u64>>,
+    ) -> Result<Reply<Changed>, StoreError> {
+        bulk::run(self, Change::Retry, filter, bulk, remember).await
     }
-}
-
-/// The failed task once more.
-fn again(failed: &Task) -> NewTask {
-    NewTask { retry_of: Some(failed.id), ..NewTask::like(failed) }
-}
-
-async fn page_of_tasks(
-    connection: &mut SqliteConnection,
-    filter: &TaskFilter,
-    page: Page<TaskId>,
-) -> Result<Vec<Task>, StoreError> {
-    let found = list::tasks(filter, page).build().fetch_all(connection).await.map_err(broken)?;
-    found.iter().map(rows::task).collect()
-}
-
-async fn page_of_ids(
-    connection: &mut SqliteConnection,
-    filter: &TaskFilter,
-    page: Page<TaskId>,
-) -> Result<Vec<TaskId>, StoreError> {
-    let found = list::ids(filter, page).build().fetch_all(connection).await.map_err(broken)?;
-    found.iter().map(|row| Columns::of(row).take().map(TaskId)).collect()
 }
 
 /// A task, wherever it is.
@@ -245,25 +173,6 @@ async fn find(connection: &mut SqliteConnection, id: TaskId) -> Result<Option<Ta
     );
     let row = sqlx::query(ONE).bind(id.0).fetch_optional(connection).await.map_err(broken)?;
     row.as_ref().map(rows::task).transpose()
-}
-
-/// The answer of an earlier call with the same key, and the fingerprint of its body.
-async fn find_answer(
-    connection: &mut SqliteConnection,
-    owner: &str,
-    key: &str,
-    now: DateTime<Utc>,
-) -> Result<Option<(String, Answer)>, StoreError> {
-    let row = sqlx::query(include_str!("sql/find_answer.sql"))
-        .bind(owner)
-        .bind(key)
-        .bind(micros_before(now, ANSWERS_KEPT))
-        .fetch_optional(connection)
-        .await
-        .map_err(broken)?;
-    let Some(row) = row else { return Ok(None) };
-    let mut columns = Columns::of(&row);
-    Ok(Some((columns.take()?, Answer { status: columns.take_count()?, body: columns.take()? })))
 }
 
 /// Writes tasks inside the caller's own transaction: a commit makes them visible, a rollback makes them never have

@@ -12,8 +12,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Connection};
 use uuid::Uuid;
 
+use super::answers::ANSWERS_KEPT;
 use super::rows::{Columns, Hex, instant, micros, micros_before};
-use super::tasks::ANSWERS_KEPT;
 use super::{SqliteStore, broken, topics};
 use crate::text::{Retention, to_text};
 

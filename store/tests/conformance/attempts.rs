@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use punctual_domain::id::Epoch;
-use punctual_domain::task::{AttemptOutcome, AttemptRecord, Settlement, Task};
+use punctual_domain::task::{AttemptOutcome, AttemptRecord, LOST_TOO_OFTEN, Settlement, Task};
 
 use crate::support::*;
 
@@ -91,6 +91,8 @@ pub(crate) async fn lost_attempts_are_recorded(world: World) {
         assert_eq!(attempt.outcome, Some(AttemptOutcome::Lost));
         assert!(attempt.ended_at.is_some());
     }
+    let errors: Vec<_> = attempts.iter().map(|attempt| attempt.error.as_deref()).collect();
+    assert_eq!(errors, [None, None, Some(LOST_TOO_OFTEN)], "the last loss ends the task");
 }
 
 pub(crate) async fn a_snoozed_attempt_is_recorded(world: World) {

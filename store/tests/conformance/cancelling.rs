@@ -1,7 +1,7 @@
 //! Cancelling, one or many.
 
 use punctual_domain::id::{ScheduleId, TaskId};
-use punctual_domain::store::{Bulk, Span, TaskFilter};
+use punctual_domain::store::{Bulk, Span, StoreError, TaskFilter};
 use punctual_domain::task::{AttemptOutcome, TaskStatus};
 
 use crate::support::*;
@@ -10,7 +10,7 @@ pub(crate) async fn a_pending_task_is_cancelled(world: World) {
     let pending = world.add(task("mail").dedupe_key("d")).await;
     world.advance_secs(2);
     let expected = pending.cancel(world.now()).unwrap();
-    assert_eq!(world.cancel(expected.id).await, Ok(Some(expected.clone())));
+    assert_eq!(world.cancel(expected.id).await, Ok(expected.clone()));
     assert_eq!(world.read(expected.id).await, expected);
     assert_eq!(world.claim_up_to(1, "mail").await, []);
 }
@@ -19,7 +19,7 @@ pub(crate) async fn a_running_task_is_cancelled_at_once(world: World) {
     let running = world.running(task("mail")).await;
     world.advance_secs(2);
     let expected = running.clone().cancel(world.now()).unwrap();
-    assert_eq!(world.cancel(running.id).await, Ok(Some(expected.clone())));
+    assert_eq!(world.cancel(running.id).await, Ok(expected.clone()));
     assert_eq!(world.read(running.id).await, expected);
     assert_eq!(world.extend_one(&running, LEASE).await, None);
 }
@@ -28,7 +28,7 @@ pub(crate) async fn a_cancelled_task_keeps_its_last_error(world: World) {
     let running = world.running(task("mail")).await;
     let waits = world.settle_now(&running, retried(60)).await;
     let expected = waits.cancel(world.now()).unwrap();
-    assert_eq!(world.cancel(running.id).await, Ok(Some(expected.clone())));
+    assert_eq!(world.cancel(running.id).await, Ok(expected.clone()));
     assert_eq!(expected.error.as_deref(), Some("not yet"));
 }
 
@@ -36,12 +36,12 @@ pub(crate) async fn cancelling_an_ended_task_answers_it_as_it_stands(world: Worl
     for status in [TaskStatus::Completed, TaskStatus::Failed, TaskStatus::Cancelled] {
         let ended = world.ended(task("mail"), status).await;
         world.advance_secs(2);
-        assert_eq!(world.cancel(ended.id).await, Ok(Some(ended)));
+        assert_eq!(world.cancel(ended.id).await, Ok(ended));
     }
 }
 
 pub(crate) async fn an_unknown_task_is_not_cancelled(world: World) {
-    assert_eq!(world.cancel(TaskId::generate()).await, Ok(None));
+    assert_eq!(world.cancel(TaskId::generate()).await, Err(StoreError::NotFound));
 }
 
 pub(crate) async fn a_cancel_and_a_settle_at_once_end_the_task_once(world: World) {
@@ -49,7 +49,7 @@ pub(crate) async fn a_cancel_and_a_settle_at_once_end_the_task_once(world: World
         let running = world.running(task("mail")).await;
         let other = world.another_node().await;
         let (cancelled, settled) = tokio::join!(world.cancel(running.id), other.settle_as(&running, completed()));
-        let cancelled = cancelled.unwrap().unwrap();
+        let cancelled = cancelled.unwrap();
         assert_eq!(world.read(running.id).await, cancelled);
         let expected = match settled {
             punctual_domain::store::Settled::Now => TaskStatus::Completed,
@@ -100,6 +100,7 @@ pub(crate) async fn a_bulk_cancel_looks_at_the_status(world: World) {
     let pending = world.add(task("mail")).await;
     let failed = world.ended(task("print"), TaskStatus::Failed).await;
     let of = |status: &[TaskStatus]| TaskFilter { status: status.into(), ..Default::default() };
+    assert_eq!(world.cancel_matching(&of(&[TaskStatus::Failed]), Bulk::DryRun).await, Ok(0));
     assert_eq!(world.cancel_matching(&of(&[TaskStatus::Failed]), Bulk::Apply).await, Ok(0));
     assert_eq!(world.cancel_matching(&of(&[TaskStatus::Running]), Bulk::Apply).await, Ok(1));
     assert_eq!(world.read(running.id).await.status, TaskStatus::Cancelled);

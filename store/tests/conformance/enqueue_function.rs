@@ -298,7 +298,7 @@ fn a_client_request_id_that_was_used_is_a_unique_violation_with_our_code() {
         assert_eq!(again, Err(StoreError::ClientRequestIdInUse("c".into())));
         world.add(task("mail").client_request_id("d")).await;
         assert_eq!(caller.enqueue("'mail', client_request_id => 'd'").await.unwrap_err().state, "23505");
-        world.store.cancel(id).await.unwrap();
+        world.store.cancel(id, None).await.unwrap();
         assert_eq!(caller.enqueue("'mail', client_request_id => 'c'").await.unwrap_err().state, "23505");
     });
 }
@@ -312,7 +312,7 @@ fn a_dedupe_key_answers_the_living_task_and_leaves_the_client_request_id_free() 
         assert_ne!(caller.enqueue("'other', dedupe_key => 'd'").await.unwrap(), living);
         assert_eq!(deduplicated(world.create(task("mail").dedupe_key("d")).await.unwrap()).id, living);
         caller.enqueue("'mail', client_request_id => 'c'").await.unwrap();
-        world.store.cancel(living).await.unwrap();
+        world.store.cancel(living, None).await.unwrap();
         assert_ne!(caller.enqueue("'mail', dedupe_key => 'd'").await.unwrap(), living);
     });
 }

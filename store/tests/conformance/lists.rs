@@ -119,7 +119,7 @@ pub(crate) async fn a_span_has_its_first_instant_and_not_its_last(world: World) 
     let live = world.add_all(instants.map(|at| task("mail").at(at))).await;
     let mut ended = world.add_all(instants.map(|at| task("print").at(at))).await;
     for task in &mut ended {
-        *task = world.cancel(task.id).await.unwrap().unwrap();
+        *task = world.cancel(task.id).await.unwrap();
     }
     let [first, second, third] = instants;
     for (from, to, found) in [

@@ -20,6 +20,7 @@ mod events;
 mod fires;
 mod idempotency;
 mod instants;
+mod keyed_moves;
 mod leases;
 mod lists;
 mod migrations;
@@ -234,6 +235,19 @@ behaviours! {
         a_bulk_retry_takes_the_failed_ones_that_match
         a_bulk_retry_leaves_out_keys_that_live_again
         a_bulk_retry_of_one_key_twice_makes_one_task;
+    keyed_moves:
+        a_cancel_that_comes_again_gets_its_first_answer
+        a_refused_cancel_is_not_remembered
+        a_reschedule_that_comes_again_makes_nothing
+        a_refused_reschedule_leaves_its_key_free
+        a_retry_that_comes_again_makes_nothing
+        eight_keyed_retries_make_one_task
+        a_bulk_change_that_comes_again_changes_nothing
+        a_dry_run_that_comes_again_counts_what_it_counted
+        thousands_are_retried_each_once
+        a_bulk_retry_that_broke_off_goes_on_where_it_stopped
+        eight_calls_of_one_bulk_retry_do_it_together
+        a_bulk_cancel_tells_which_tasks_ran;
     lists:
         a_list_is_newest_first_over_live_and_ended_tasks
         each_status_is_listed_alone_and_together

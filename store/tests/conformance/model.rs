@@ -326,7 +326,7 @@ impl Model {
             life.became(task, AttemptOutcome::Cancelled, None, now);
         }
         let expected = self.lives[&id].task.clone();
-        assert_eq!(self.world.cancel(id).await, Ok(Some(expected)), "{}", self.story());
+        assert_eq!(self.world.cancel(id).await, Ok(expected), "{}", self.story());
         vec![id]
     }
 

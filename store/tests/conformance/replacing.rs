@@ -140,6 +140,11 @@ pub(crate) async fn a_bulk_retry_takes_the_failed_ones_that_match(world: World) 
     world.ended(task("mail").owner("me"), TaskStatus::Cancelled).await;
     let filter = TaskFilter { owner_id: Some("me".into()), ..Default::default() };
     assert_eq!(world.retry_matching(&filter, Bulk::DryRun).await, Ok(3));
+    let of = |status: TaskStatus| TaskFilter { status: vec![status], ..Default::default() };
+    for other in [TaskStatus::Pending, TaskStatus::Completed, TaskStatus::Cancelled] {
+        assert_eq!(world.retry_matching(&of(other), Bulk::DryRun).await, Ok(0), "{other:?}");
+        assert_eq!(world.retry_matching(&of(other), Bulk::Apply).await, Ok(0), "{other:?}");
+    }
     assert_eq!(world.database.count("punctual_tasks").await, 0);
     world.advance_secs(60);
     assert_eq!(world.retry_matching(&filter, Bulk::Apply).await, Ok(3));

@@ -194,7 +194,7 @@ pub(crate) async fn a_settling_that_comes_again_was_before_also_once_the_waiting
     for settlement in [retried(60), snoozed(60), Settlement::HandedBack] {
         let running = world.running(task("mail")).await;
         world.settle_now(&running, settlement.clone()).await;
-        let cancelled = world.cancel(running.id).await.unwrap().unwrap();
+        let cancelled = world.cancel(running.id).await.unwrap();
         assert_eq!(world.settle_as(&running, settlement.clone()).await, Settled::Before, "{settlement:?}");
         assert_eq!(world.settle_as(&running, completed()).await, Settled::LeaseLost, "{settlement:?}");
         assert_eq!(world.read(running.id).await, cancelled);
@@ -229,7 +229,7 @@ pub(crate) async fn the_first_of_two_settlings_in_one_batch_counts(world: World)
 
 pub(crate) async fn a_cancelled_task_is_not_settled(world: World) {
     let running = world.running(task("mail")).await;
-    let cancelled = world.cancel(running.id).await.unwrap().unwrap();
+    let cancelled = world.cancel(running.id).await.unwrap();
     for settlement in settlements().into_iter().filter(|settlement| *settlement != Settlement::Cancelled) {
         assert_eq!(world.settle_as(&running, settlement).await, Settled::LeaseLost);
     }

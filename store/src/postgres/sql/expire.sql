@@ -30,8 +30,8 @@ WITH clock AS (
     WHERE id = ANY (ARRAY(SELECT id FROM lapsed WHERE lost < $2))
     RETURNING id
 ), noted AS (
-    INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome)
-    SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'lost'
+    INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome, error)
+    SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'lost', CASE WHEN lost >= $2 THEN $4 END
     FROM lapsed, clock
 )
 SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM given_up)

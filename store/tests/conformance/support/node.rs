@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::fire::{FireRules, decide};
 use punctual_domain::id::{Epoch, NodeId, TaskId};
 use punctual_domain::store::{
-    ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError, Suspects, TaskFilter,
+    Bulk, ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError, Suspects, TaskFilter,
     Ticked, Want,
 };
 use punctual_domain::task::{AttemptRecord, NewTask, Settlement, Task, TaskStatus};
@@ -60,6 +60,31 @@ impl NodeStore {
     pub(crate) async fn add_all(&self, tasks: impl IntoIterator<Item = TaskBuilder>) -> Vec<Task> {
         let tasks = tasks.into_iter().map(NewTask::from).collect();
         self.create_all(tasks).await.unwrap().into_iter().map(fresh).collect()
+    }
+
+    /// Cancels a task that is there.
+    pub(crate) async fn cancel(&self, id: TaskId) -> Result<Task, StoreError> {
+        self.store.cancel(id, None).await?.into_made()
+    }
+
+    /// Cancels a task and writes another in its place.
+    pub(crate) async fn reschedule(&self, id: TaskId, replacement: NewTask) -> Result<Task, StoreError> {
+        self.store.reschedule(id, replacement, None).await?.into_made()
+    }
+
+    /// Asks for a failed task to be written once more.
+    pub(crate) async fn retry(&self, id: TaskId) -> Result<Created, StoreError> {
+        self.store.retry(id, None).await?.into_made()
+    }
+
+    /// Cancels what matches; answers how many.
+    pub(crate) async fn cancel_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
+        Ok(self.store.cancel_matching(filter, bulk, None).await?.into_made()?.count)
+    }
+
+    /// Retries what matches; answers how many.
+    pub(crate) async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
+        Ok(self.store.retry_matching(filter, bulk, None).await?.into_made()?.count)
     }
 
     /// What this node asks for when it claims from one topic.

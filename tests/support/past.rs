@@ -1,0 +1,88 @@
+//! Tasks with a past, written straight into the database before the service opens it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::store::{ClaimRequest, Settled, Settling, Store, Suspects, Want};
+use punctual_domain::task::{AttemptOutcome, NewTask, Settlement, Task};
+use punctual_store::Options;
+
+use super::Database;
+
+/// A node that was there before the service.
+pub struct Past {
+    store: Arc<dyn Store>,
+    node: NodeId,
+}
+
+impl Past {
+    pub async fn of(database: &Database) -> Self {
+        let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
+        Self { store, node: NodeId::generate() }
+    }
+
+    /// Writes a task and claims it for an hour.
+    pub async fn running(&self, topic: &str) -> Task {
+        self.store.create_tasks(vec![NewTask::new(topic.parse().unwrap())], None).await.unwrap();
+        self.claim(topic, Duration::from_secs(3600)).await
+    }
+
+    /// Writes a task and settles its attempts one after the other.
+    pub async fn settled(&self, topic: &str, settlements: impl IntoIterator<Item = Settlement>) -> TaskId {
+        let task = NewTask::new(topic.parse().unwrap());
+        let id = task.id;
+        self.store.create_tasks(vec![task], None).await.unwrap();
+        for settlement in settlements {
+            let claimed = self.claim(topic, Duration::from_secs(3600)).await;
+            let settling = Settling { task_id: claimed.id, epoch: claimed.epoch, settlement };
+            assert_eq!(self.store.settle(vec![settling]).await.unwrap(), [Settled::Now]);
+        }
+        id
+    }
+
+    /// Writes a task whose only attempt failed.
+    pub async fn failed(&self, topic: &str) -> TaskId {
+        let outcome = AttemptOutcome::Failed;
+        self.settled(topic, [Settlement::Failed { outcome, error: "it broke".into() }]).await
+    }
+
+    /// Writes so many tasks whose only attempts failed.
+    pub async fn many_failed(&self, topic: &str, count: u32) {
+        let tasks = (0..count).map(|_| NewTask::new(topic.parse().unwrap())).collect();
+        self.store.create_tasks(tasks, None).await.unwrap();
+        let claimed = self.claims(topic, count, Duration::from_secs(3600)).await;
+        let settlement = Settlement::Failed { outcome: AttemptOutcome::Failed, error: "it broke".into() };
+        let settle = |task: &Task| Settling { task_id: task.id, epoch: task.epoch, settlement: settlement.clone() };
+        self.store.settle(claimed.iter().map(settle).collect()).await.unwrap();
+    }
+
+    /// Writes a task that was lost so often that it was given up.
+    pub async fn lost(&self, topic: &str) -> TaskId {
+        let task = NewTask::new(topic.parse().unwrap());
+        let id = task.id;
+        self.store.create_tasks(vec![task], None).await.unwrap();
+        self.claim(topic, Duration::from_millis(1)).await;
+        loop {
+            let expired = self.store.expire(1, 10).await.unwrap();
+            if expired.failed == 1 {
+                return id;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn claim(&self, topic: &str, lease: Duration) -> Task {
+        self.claims(topic, 1, lease).await.pop().unwrap()
+    }
+
+    async fn claims(&self, topic: &str, slots: u32, lease: Duration) -> Vec<Task> {
+        let wants = vec![Want { topic: topic.parse().unwrap(), slots }];
+        self.store.claim(&ClaimRequest { node: self.node, lease, wants, suspects: Suspects::Any }).await.unwrap()
+    }
+
+    /// Leaves the database to the service.
+    pub async fn close(self) {
+        self.store.close().await.unwrap();
+    }
+}
