@@ -42,6 +42,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(2, "0002_schedules", oldest_compatible: 1),
     migration!(3, "0003_outbox", oldest_compatible: 1),
     migration!(4, "0004_cluster", oldest_compatible: 1),
+    migration!(5, "0005_plugins", oldest_compatible: 1),
 ];
 
 /// What a database's schema is.

@@ -139,11 +139,30 @@
 //! [`Attempt::sample`] makes an attempt for a handler's test; `plugins/echo` has one to copy.
 #![deny(missing_docs)]
 
+mod arrival;
 mod attempt;
+mod blocking;
+mod context;
+mod database;
+pub mod engine;
+mod migration;
+mod new_task;
 mod outcome;
 mod plugin;
+mod state_cell;
 
+pub use arrival::Arrival;
 pub use async_trait::async_trait;
 pub use attempt::Attempt;
+pub use blocking::blocking;
+pub use context::Context;
+pub use database::{Database, Either, Transaction};
+pub use migration::Migration;
+pub use new_task::{Due, EnqueueError, NewTask};
 pub use outcome::Outcome;
-pub use plugin::{Handler, Plugin};
+pub use plugin::{Handler, Listener, Plugin};
+pub use sqlx;
+pub use state_cell::{StateCell, StateCellError};
+
+/// Any error, as `?` makes it.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -10,6 +10,7 @@ use punctual_domain::id::TaskId;
 use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, Pruned, StoreError, Topics, Upkeep};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
+use punctual_sdk::Either;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
@@ -90,6 +91,9 @@ impl Upkeep for PostgresStore {
             kept.close().await;
         }
         self.pool.close().await;
+        if let Either::Postgres(pool) = self.database.either() {
+            pool.close().await;
+        }
         Ok(())
     }
 

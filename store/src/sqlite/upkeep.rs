@@ -8,6 +8,7 @@ use futures::FutureExt;
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::store::{Counts, Depth, EventCursor, Pruned, StoreError, Upkeep};
 use punctual_domain::topic::Topic;
+use punctual_sdk::Either;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Connection};
 use uuid::Uuid;
@@ -48,6 +49,9 @@ impl Upkeep for SqliteStore {
     async fn close(&self) -> Result<(), StoreError> {
         let (Some(readers), Some(options)) = (&self.readers, &self.reopen) else { return Ok(()) };
         readers.close().await;
+        if let Either::Sqlite(pool) = self.database.either() {
+            pool.close().await;
+        }
         // Whoever copies the file alone then has everything.
         let mut connection = options.connect().await.map_err(broken)?;
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.map_err(broken)?;
