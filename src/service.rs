@@ -14,7 +14,7 @@ use punctual_domain::clock::Clock;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
 use punctual_domain::node::Node;
-use punctual_domain::store::{Store, StoreError};
+use punctual_domain::store::{MigrationError, Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
 use punctual_domain::topic::{Route, TopicDefinition, TopicPattern};
 use punctual_sdk::Plugin;
@@ -84,6 +84,12 @@ pub enum StartError {
         /// Why.
         error: ConnectError,
     },
+    /// A plugin's tables cannot be brought up to date.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
+    /// Plugins' tables are not up to date, and must not be changed.
+    #[error("the database lacks migrations of plugins ({}): run `punctual migrate`", .0.join(", "))]
+    MissingMigrations(Vec<String>),
     /// The Redis URL cannot be understood.
     #[error("REDIS_URL cannot be understood: {0}")]
     Redis(String),
@@ -148,6 +154,7 @@ impl Service {
         let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let address = socket.local_addr().map_err(listen_error)?;
         let store = connect(&config, &options).await?;
+        prepare_plugins(&*store, &plugins, options.schema).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
@@ -325,6 +332,20 @@ async fn connect(config: &Config, options: &Options) -> Result<Arc<dyn Store>, S
     punctual_store::connect(config.database_url.expose(), options)
         .await
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })
+}
+
+/// Brings the plugins' own tables up to date, or checks that they are.
+async fn prepare_plugins(store: &dyn Store, plugins: &[Box<dyn Plugin>], schema: Schema) -> Result<(), StartError> {
+    match schema {
+        Schema::Migrated => plugins::migrate(store, plugins).await?,
+        Schema::Required => {
+            let missing = plugins::missing_migrations(store, plugins).await?;
+            if !missing.is_empty() {
+                return Err(StartError::MissingMigrations(missing));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Stores that the plugins' topics have handlers: nodes without the plugin then leave their tasks alone.

@@ -136,3 +136,46 @@ async fn hear_one_by_one(seat: Seat, mut waiting: mpsc::Receiver<(Arrival, Owned
         tracing::warn!(plugin = seat.plugin, %task_id, topic, error, "listener failed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_sdk::Error;
+
+    fn seat(listener: impl Listener + 'static) -> Seat {
+        let topics = TopicPattern::from_stored("mail.*");
+        Seat { topics, plugin: "test", listener: Arc::new(listener), context: Context::default() }
+    }
+
+    #[tokio::test]
+    async fn a_line_is_bounded_in_arrivals_and_in_bytes() {
+        let topic: Topic = "mail.send".parse().unwrap();
+        let small = Attempt::sample("mail.send", "1");
+        let large = Attempt::sample("mail.send", &format!("\"{}\"", "x".repeat(1_000_000)));
+        for (attempt, most) in [(small, LINE + 1), (large, 16)] {
+            let audience = Audience::of(vec![seat(|_| std::future::pending::<Result<(), Error>>())]).unwrap();
+            let (_, line) = &audience.seats[0];
+            for _ in 0..2 * LINE {
+                audience.tell(&topic, &attempt);
+            }
+            let waiting = LINE - line.told.capacity();
+            assert!(line.is_full.load(Ordering::Relaxed) && waiting <= most, "{waiting}");
+        }
+    }
+
+    #[tokio::test]
+    async fn all_are_told_even_if_the_first_fails() {
+        let (heard, mut told) = mpsc::unbounded_channel();
+        let tells = move |arrival: Arrival| {
+            let heard = heard.clone();
+            async move { Ok(heard.send(arrival.attempt)?) }
+        };
+        let fails = |_| async { Err("on purpose".into()) };
+        let audience = Audience::of(vec![seat(fails), seat(tells)]).unwrap();
+        let attempt = Attempt::sample("mail.send", "{}");
+        let heard = audience.hear(&"mail.send".parse().unwrap(), &attempt).await;
+        assert_eq!((heard, told.recv().await), (Err("on purpose".to_owned()), Some(1)));
+        // Nobody asked for this one.
+        assert_eq!(audience.hear(&"mailbox".parse().unwrap(), &attempt).await, Ok(()));
+    }
+}

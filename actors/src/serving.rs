@@ -64,11 +64,8 @@ impl Handlers {
     /// The same, with a database behind them and the listeners in their seats.
     pub(crate) fn connected(self, store: &Arc<dyn Store>, hints: Arc<OnceLock<Hints>>) -> Self {
         let engine = Arc::new(Host::new(store.clone(), hints));
-        let seats: Vec<_> = self
-            .seats
-            .into_iter()
-            .map(|seat| Seat { context: context(seat.plugin, engine.clone()), ..seat })
-            .collect();
+        let seats: Vec<_> =
+            self.seats.into_iter().map(|seat| Seat { context: context(seat.plugin, engine.clone()), ..seat }).collect();
         let audience = Audience::of(seats.clone());
         let connect = |performer: &Performer| Performer {
             context: context(performer.plugin, engine.clone()),
@@ -76,7 +73,11 @@ impl Handlers {
             ..performer.clone()
         };
         Self {
-            registered: self.registered.iter().map(|(topic, performer)| (topic.clone(), Arc::new(connect(performer)))).collect(),
+            registered: self
+                .registered
+                .iter()
+                .map(|(topic, performer)| (topic.clone(), Arc::new(connect(performer))))
+                .collect(),
             seats,
             // It waits for them itself.
             announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience)))),
@@ -88,7 +89,12 @@ impl Handlers {
     }
 
     fn seat(&mut self, topics: &str, plugin: &'static str, listener: Arc<dyn Listener>) {
-        self.seats.push(Seat { topics: TopicPattern::from_stored(topics), plugin, listener, context: Context::default() });
+        self.seats.push(Seat {
+            topics: TopicPattern::from_stored(topics),
+            plugin,
+            listener,
+            context: Context::default(),
+        });
     }
 
     fn for_topic(&self, topic: &Topic) -> Option<Arc<Performer>> {

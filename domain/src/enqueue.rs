@@ -30,7 +30,8 @@ pub fn new_task(task: sdk::NewTask, definitions: &[TopicDefinition]) -> Result<N
     invalid.check("timezone", ZONES.zone(&task.timezone));
     new.timezone = task.timezone;
     if let Some(payload) = task.payload {
-        new.payload = invalid.check("payload", payload.and_then(|text| read_payload(text.get()))).unwrap_or(new.payload);
+        new.payload =
+            invalid.check("payload", payload.and_then(|text| read_payload(text.get()))).unwrap_or(new.payload);
     }
     new.metadata = task.metadata;
     new.client_request_id = task.client_request_id;

@@ -21,6 +21,9 @@ pub(crate) async fn missing_migrations(
     plugin: &str,
     migrations: &[Migration],
 ) -> Result<Vec<&'static str>, MigrationError> {
+    if migrations.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut transaction = database.begin().await.map_err(|error| broken(database, error))?;
     let applied = applied(&mut transaction, plugin).await.map_err(|error| broken(database, error))?;
     transaction.rollback().await.map_err(|error| broken(database, error))?;
@@ -35,8 +38,8 @@ pub(crate) async fn migrate(
     migrations: &[Migration],
     now: Option<DateTime<Utc>>,
 ) -> Result<(), MigrationError> {
-    // One look per migration: another node may be at it as well.
-    for _ in 0..=migrations.len() {
+    // One look before each: another node may be at it as well.
+    for _ in migrations {
         let mut transaction = database.begin().await.map_err(|error| broken(database, error))?;
         if let Either::Postgres(connection) = transaction.either() {
             postgres::lock_schema(connection).await?;

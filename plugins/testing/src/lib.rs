@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Nothing hangs: a task that does not get on within [`PATIENCE`] of real time fails the test, with what is known about it. A
+//! Nothing hangs: a task that does not get on within ten seconds of real time fails the test, with what is known about it. A
 //! handler's panic is the error of its task.
 #![deny(missing_docs)]
 
@@ -53,8 +53,8 @@ mod task;
 pub use punctual_domain::task::{AttemptOutcome, TaskStatus};
 pub use task::Task;
 
-/// How long, in real time, a task may take to get on.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long, in real time, a task may take to get on, where nobody said otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the clock stands at first.
 const FIRST_INSTANT: &str = "2026-01-01T00:00:00Z";
@@ -66,6 +66,7 @@ pub struct Punctual {
     tree: Running,
     /// What the plugin serves or listens to.
     topics: Vec<TopicPattern>,
+    patience: Duration,
 }
 
 /// Starts a node with one plugin, its migrations applied. The clock stands at the beginning of 2026.
@@ -94,14 +95,19 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         settings: Settings::default(),
     };
     let tree = punctual_actors::start(deps).await.expect("the actors start");
-    Punctual { store, clock, tree, topics }
+    Punctual { store, clock, tree, topics, patience: PATIENCE }
 }
 
 impl Punctual {
+    /// With another limit, in real time, for a task to get on.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Writes a task that is due at once, and waits until it has ended or was put off.
     ///
     /// # Panics
-    /// When the task cannot be written, or does neither within [`PATIENCE`].
+    /// When the task cannot be written, or does neither in time.
     pub async fn run(&self, topic: &str, payload: impl Serialize) -> Task {
         let id = self.enqueue(NewTask::new(topic).payload(payload)).await;
         self.task(id).await
@@ -126,7 +132,7 @@ impl Punctual {
     /// The task, once it has ended or is put off to an instant that the clock has not reached.
     ///
     /// # Panics
-    /// When there is no such task, or it does neither within [`PATIENCE`].
+    /// When there is no such task, or it does neither in time.
     pub async fn task(&self, id: Uuid) -> Task {
         self.until(|| async {
             let found = self.store.task(TaskId(id)).await.expect("the store answers");
@@ -141,7 +147,7 @@ impl Punctual {
     /// running any more.
     ///
     /// # Panics
-    /// When that is not so within [`PATIENCE`].
+    /// When that is not so in time.
     pub async fn advance(&self, by: Duration) {
         let until = self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold");
         loop {
@@ -192,8 +198,11 @@ impl Punctual {
         loop {
             match look().await {
                 Ok(seen) => return seen,
-                Err(unfinished) if begun_at.elapsed() > PATIENCE => {
-                    panic!("nothing moved within {PATIENCE:?}; it is {} for these: {unfinished:#?}", self.now());
+                Err(unfinished) if begun_at.elapsed() > self.patience => {
+                    let (patience, now) = (self.patience, self.now());
+                    panic!(
+                        "nothing moved within {patience:?}; the clock shows {now}, and these are due or run: {unfinished:#?}"
+                    );
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
             }

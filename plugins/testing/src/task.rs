@@ -34,7 +34,8 @@ impl Task {
     }
 
     pub(crate) fn without_attempts(task: task::Task) -> Self {
-        let result = task.result.as_ref().map(|result| serde_json::from_str(result.as_str()).expect("results are JSON"));
+        let result =
+            task.result.as_ref().map(|result| serde_json::from_str(result.as_str()).expect("results are JSON"));
         Self {
             id: task.id.0,
             topic: task.topic.to_string(),

@@ -111,7 +111,12 @@ impl SqliteStore {
             .acquire_timeout(ACQUIRE_DEADLINE)
             .test_before_acquire(false)
             .connect_lazy_with(for_plugins);
-        let enqueue = Enqueue { now: Arc::new({ let now = now.clone(); move || Some(now.now()) }) };
+        let enqueue = Enqueue {
+            now: Arc::new({
+                let now = now.clone();
+                move || Some(now.now())
+            }),
+        };
         let database = Database::sqlite(for_plugins, turn, Arc::new(enqueue));
         Ok(Self { writer, readers, database, reopen, now, deadline: options.deadline })
     }
