@@ -24,6 +24,9 @@ const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
 /// A fire stays as long as its task lives.
 const OLD_FIRE: &str = "fired_at < $1 AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.id = task_id)";
 
+/// How long plugins may take to give back their connections.
+const PLUGINS_TIME: Duration = Duration::from_secs(1);
+
 #[async_trait]
 impl Upkeep for PostgresStore {
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
@@ -92,7 +95,8 @@ impl Upkeep for PostgresStore {
         }
         self.pool.close().await;
         if let Either::Postgres(pool) = self.database.either() {
-            pool.close().await;
+            // A plugin that keeps a connection is not waited for long.
+            let _ = tokio::time::timeout(PLUGINS_TIME, pool.close()).await;
         }
         Ok(())
     }

@@ -18,6 +18,9 @@ use super::tasks::ANSWERS_KEPT;
 use super::{SqliteStore, broken, topics};
 use crate::text::{Retention, to_text};
 
+/// How long plugins may take to give back their connections.
+const PLUGINS_TIME: Duration = Duration::from_secs(1);
+
 #[async_trait]
 impl Upkeep for SqliteStore {
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
@@ -50,7 +53,8 @@ impl Upkeep for SqliteStore {
         let (Some(readers), Some(options)) = (&self.readers, &self.reopen) else { return Ok(()) };
         readers.close().await;
         if let Either::Sqlite(pool) = self.database.either() {
-            pool.close().await;
+            // A plugin that keeps a connection is not waited for long.
+            let _ = tokio::time::timeout(PLUGINS_TIME, pool.close()).await;
         }
         // Whoever copies the file alone then has everything.
         let mut connection = options.connect().await.map_err(broken)?;
