@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use punctual_domain::store::{MigrationError, Plugins as StoredPlugins};
 use punctual_domain::topic::{TopicError, TopicPattern};
 use punctual_sdk::Plugin;
 
@@ -65,7 +66,7 @@ pub(crate) fn topics(plugins: &[Arc<dyn Plugin>]) -> BTreeSet<&'static str> {
 /// A plugin that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadPlugin {
-    /// It has a handler for what cannot be a topic.
+    /// It has a handler or a listener for what cannot be a topic.
     #[error("the plugin {plugin} cannot be used: {error}")]
     Topic {
         /// Its name.
@@ -79,18 +80,81 @@ pub enum BadPlugin {
 }
 
 /// The same, as names of definitions.
+///
+/// # Errors
+/// When a plugin has a handler or a listener for what cannot be a topic.
 pub(crate) fn patterns(plugins: &[Arc<dyn Plugin>]) -> Result<BTreeSet<TopicPattern>, BadPlugin> {
     let pattern_of =
         |plugin: &'static str, topic: &str| topic.parse().map_err(|error| BadPlugin::Topic { plugin, error });
+    for plugin in plugins {
+        for (topics, _) in plugin.listeners() {
+            if topics != EVERY_TOPIC {
+                pattern_of(plugin.name(), topics)?;
+            }
+        }
+    }
     plugins
         .iter()
         .flat_map(|plugin| plugin.handlers().into_iter().map(|(topic, _)| pattern_of(plugin.name(), topic)))
         .collect()
 }
 
+/// What a listener says that wants to hear of all topics.
+const EVERY_TOPIC: &str = "*";
+
+/// Applies the plugins' migrations.
+///
+/// # Errors
+/// When one cannot be applied.
+pub(crate) async fn migrate<S: StoredPlugins + ?Sized>(store: &S, plugins: &[Arc<dyn Plugin>]) -> Result<(), MigrationError> {
+    for plugin in plugins {
+        store.migrate_plugin(plugin.name(), &plugin.migrations()).await?;
+    }
+    Ok(())
+}
+
+/// The plugins' migrations that were not applied yet, as `plugin/migration`.
+///
+/// # Errors
+/// When one was applied in another form.
+pub(crate) async fn missing_migrations<S: StoredPlugins + ?Sized>(
+    store: &S,
+    plugins: &[Arc<dyn Plugin>],
+) -> Result<Vec<String>, MigrationError> {
+    let mut missing = Vec::new();
+    for plugin in plugins {
+        let names = store.missing_migrations(plugin.name(), &plugin.migrations()).await?;
+        missing.extend(names.into_iter().map(|name| format!("{}/{name}", plugin.name())));
+    }
+    Ok(missing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Deaf;
+
+    impl Plugin for Deaf {
+        fn name(&self) -> &'static str {
+            "deaf"
+        }
+
+        fn handlers(&self) -> Vec<(&'static str, Box<dyn punctual_sdk::Handler>)> {
+            Vec::new()
+        }
+
+        fn listeners(&self) -> Vec<(&'static str, Box<dyn punctual_sdk::Listener>)> {
+            let nothing = |_: punctual_sdk::Arrival| async { Ok(()) };
+            ["*", "some.*", "some.*.where"].map(|topics| (topics, Box::new(nothing) as _)).into()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_listened_to_is_refused_with_its_plugin() {
+        let refused = patterns(&[Arc::new(Deaf)]).unwrap_err().to_string();
+        assert!(refused.starts_with(r#"the plugin deaf cannot be used: "some.*.where" is not a topic"#), "{refused}");
+    }
 
     /// A plugin with this name and this topic.
     struct Own(&'static str, &'static str);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use punctual_actors::{Handlers, Settings, TreeError};
 use punctual_domain::clock::Clock;
-use punctual_domain::store::{Store, StoreError};
+use punctual_domain::store::{MigrationError, Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
 use punctual_sdk::Plugin;
 use punctual_store::{ConnectError, Migrate, SchemaState};
@@ -76,6 +76,12 @@ pub enum StartError {
         /// Why.
         error: ConnectError,
     },
+    /// A plugin's tables cannot be brought up to date.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
+    /// Plugins' tables are not up to date, and must not be changed.
+    #[error("the database lacks migrations of plugins ({}): run `punctual migrate`", .0.join(", "))]
+    MissingMigrations(Vec<String>),
     /// The Redis URL cannot be understood.
     #[error("REDIS_URL cannot be understood: {0}")]
     Redis(String),
@@ -145,6 +151,7 @@ impl Service {
         let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
         let address = socket.local_addr().map_err(listen_error)?;
         let store = connect(&config, &options).await?;
+        prepare_plugins(&*store, &plugins, options.schema).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
         }
@@ -268,6 +275,20 @@ async fn connect(config: &Config, options: &Options) -> Result<Arc<dyn Store>, S
     punctual_store::connect(config.database_url.expose(), options)
         .await
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })
+}
+
+/// Brings the plugins' own tables up to date, or checks that they are.
+async fn prepare_plugins(store: &dyn Store, plugins: &[Arc<dyn Plugin>], schema: Schema) -> Result<(), StartError> {
+    match schema {
+        Schema::Migrated => plugins::migrate(store, plugins).await?,
+        Schema::Required => {
+            let missing = plugins::missing_migrations(store, plugins).await?;
+            if !missing.is_empty() {
+                return Err(StartError::MissingMigrations(missing));
+            }
+        }
+    }
+    Ok(())
 }
 
 async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {

@@ -8,9 +8,12 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::task::{AttemptOutcome, Settlement, Task};
-use punctual_sdk::{Attempt, Handler, Outcome};
+use punctual_sdk::engine::{Overstay, watched};
+use punctual_sdk::{Attempt, Context, Outcome};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use crate::serving::Performer;
 
 /// Why an attempt was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +63,7 @@ impl Stops {
 
 /// Performs one attempt and says what becomes of its task; `None` if that is no longer ours to say.
 pub(crate) async fn perform(
-    handler: &Arc<dyn Handler>,
+    performer: &Performer,
     task: &Task,
     stops: &Stops,
     now: DateTime<Utc>,
@@ -68,18 +71,26 @@ pub(crate) async fn perform(
     let limit = Duration::from_secs(u64::from(task.timeout_seconds));
     // The handler's own copy: what it does with it is heard by nobody else.
     let told = stops.told.child_token();
-    let Some(attempt) = attempt_of(task, now + limit, told.clone()) else {
+    let (context, overstay) = watched(&performer.context);
+    let Some(attempt) = attempt_of(task, now, limit, told.clone(), context) else {
         let error = "the stored payload is not JSON".to_owned();
         return Some(Settlement::Failed { outcome: AttemptOutcome::Failed, error });
     };
+    if let Some(audience) = &performer.audience {
+        audience.tell(&task.topic, &attempt);
+    }
     // A handler may panic before it has made its future: that too is the attempt's panic.
-    let work = AssertUnwindSafe(async { handler.handle(attempt).await }).catch_unwind();
+    let work = AssertUnwindSafe(async { performer.handler.handle(attempt).await }).catch_unwind();
     tokio::pin!(work);
     let ended = tokio::select! {
         // Work that never waits costs no timer and no listener.
         biased;
         ended = timeout(limit, &mut work) => ended.ok(),
         () = stops.told.cancelled() => None,
+        // To drop the work is to roll back.
+        () = overstay.happened() => {
+            return Some(task.after_failure(AttemptOutcome::Failed, Overstay::message(), None, chance()));
+        }
     };
     let stop = stops.why.get().copied();
     let late = match (ended, stop) {
@@ -110,7 +121,13 @@ pub(crate) fn after_panic(task: &Task, panic: &(dyn std::any::Any + Send)) -> Se
     task.after_failure(AttemptOutcome::Panicked, error, None, chance())
 }
 
-fn attempt_of(task: &Task, deadline: DateTime<Utc>, cancelled: CancellationToken) -> Option<Attempt> {
+fn attempt_of(
+    task: &Task,
+    now: DateTime<Utc>,
+    limit: Duration,
+    cancelled: CancellationToken,
+    context: Context,
+) -> Option<Attempt> {
     Some(Attempt {
         task_id: task.id.0,
         topic: task.topic.to_string(),
@@ -122,12 +139,14 @@ fn attempt_of(task: &Task, deadline: DateTime<Utc>, cancelled: CancellationToken
         run_at: task.run_at,
         schedule_id: task.fire.map(|fire| fire.schedule_id.0),
         scheduled_at: task.fire.map(|fire| fire.scheduled_at),
-        deadline,
+        started_at: now,
+        deadline: now + limit,
         cancelled,
+        context,
     })
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
@@ -145,7 +164,6 @@ fn chance() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use async_trait::async_trait;
     use punctual_domain::id::NodeId;
     use punctual_domain::task::NewTask;
 
@@ -159,19 +177,10 @@ mod tests {
         new.into_task(now(), now()).claim(NodeId::generate(), Duration::from_secs(30), now()).unwrap()
     }
 
-    struct Does<F>(F);
-
-    #[async_trait]
-    impl<F: Fn(Attempt) -> futures::future::BoxFuture<'static, Outcome> + Send + Sync> Handler for Does<F> {
-        async fn handle(&self, attempt: Attempt) -> Outcome {
-            (self.0)(attempt).await
-        }
-    }
-
     fn does(
         work: impl Fn(Attempt) -> futures::future::BoxFuture<'static, Outcome> + Send + Sync + 'static,
-    ) -> Arc<dyn Handler> {
-        Arc::new(Does(work))
+    ) -> Performer {
+        Performer::of("", Arc::new(work))
     }
 
     #[tokio::test]

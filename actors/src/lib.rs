@@ -15,8 +15,10 @@
 //! another attempt.
 
 mod attempt;
+mod audience;
 mod claimer;
 mod dispatcher;
+mod host;
 mod reconciler;
 mod serving;
 mod settler;
@@ -24,7 +26,7 @@ mod slot;
 mod supervisor;
 mod wake;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -48,7 +50,7 @@ pub struct Deps {
     pub clock: Arc<dyn Clock>,
     /// This process.
     pub node: NodeId,
-    /// The handlers its plugins registered.
+    /// The handlers and listeners its plugins registered.
     pub handlers: Handlers,
     /// How it runs.
     pub settings: Settings,
@@ -103,9 +105,15 @@ pub enum TreeError {
 /// # Errors
 /// When an actor cannot be started.
 pub async fn start(deps: Deps) -> Result<Running, TreeError> {
+    // What plugins write wakes the tree, which is not there yet.
+    let hints = Arc::new(OnceLock::new());
+    let deps = Deps { handlers: deps.handlers.connected(&deps.store, hints.clone()), ..deps };
     let (supervisor, ended) =
         Actor::spawn(None, Supervisor, deps).await.map_err(|error| TreeError::Start(error.to_string()))?;
-    Ok(Running { supervisor, ended })
+    let running = Running { supervisor, ended };
+    // Nobody else sets it.
+    let _ = hints.set(running.hints());
+    Ok(running)
 }
 
 /// A tree that runs.

@@ -1,31 +1,58 @@
 //! What serves a topic on this node.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use punctual_domain::store::Store;
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
-use punctual_sdk::{Attempt, Handler, Outcome, Plugin};
+use punctual_sdk::engine::context;
+use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin};
 
-/// The handlers that plugins registered on this node.
-#[derive(Clone, Default)]
+use crate::Hints;
+use crate::audience::{Audience, Seat};
+use crate::host::Host;
+
+/// The handlers and listeners that plugins registered on this node.
+#[derive(Clone)]
 pub struct Handlers {
-    registered: Vec<(TopicPattern, Arc<dyn Handler>)>,
+    registered: Vec<(TopicPattern, Arc<Performer>)>,
+    seats: Vec<Seat>,
+    /// Performs what nobody else does.
+    announce: Arc<Performer>,
+}
+
+impl Default for Handlers {
+    fn default() -> Self {
+        let announce = Performer::of("announce", Arc::new(Announce(None)));
+        Self { registered: Vec::new(), seats: Vec::new(), announce: Arc::new(announce) }
+    }
 }
 
 impl Handlers {
-    /// Collects the handlers of plugins. The first plugin that registers a topic serves it.
+    /// Collects the handlers and listeners of plugins. The first plugin that registers a topic serves it; all who listen are
+    /// told.
     pub fn of<'a>(plugins: impl IntoIterator<Item = &'a dyn Plugin>) -> Self {
-        let registered = plugins
-            .into_iter()
-            .flat_map(|plugin| plugin.handlers())
-            .map(|(topic, handler)| (TopicPattern::from_stored(topic), Arc::from(handler)))
-            .collect();
-        Self { registered }
+        let mut handlers = Self::default();
+        for plugin in plugins {
+            for (topic, handler) in plugin.handlers() {
+                handlers.register(topic, Performer::of(plugin.name(), Arc::from(handler)));
+            }
+            for (topics, listener) in plugin.listeners() {
+                handlers.seat(topics, plugin.name(), Arc::from(listener));
+            }
+        }
+        handlers
     }
 
-    /// Adds a handler.
+    /// Adds a handler that belongs to no plugin.
     pub fn with(mut self, topic: &str, handler: impl Handler + 'static) -> Self {
-        self.registered.push((TopicPattern::from_stored(topic), Arc::new(handler)));
+        self.register(topic, Performer::of("", Arc::new(handler)));
+        self
+    }
+
+    /// Adds a listener that belongs to no plugin.
+    pub fn with_listener(mut self, topics: &str, listener: impl Listener + 'static) -> Self {
+        self.seat(topics, "", Arc::new(listener));
         self
     }
 
@@ -34,14 +61,66 @@ impl Handlers {
         self.registered.iter().map(|(topic, _)| topic)
     }
 
-    fn for_topic(&self, topic: &Topic) -> Option<Arc<dyn Handler>> {
+    /// The same, with a database behind them and the listeners in their seats.
+    pub(crate) fn connected(self, store: &Arc<dyn Store>, hints: Arc<OnceLock<Hints>>) -> Self {
+        let engine = Arc::new(Host::new(store.clone(), hints));
+        let seats: Vec<_> =
+            self.seats.into_iter().map(|seat| Seat { context: context(seat.plugin, engine.clone()), ..seat }).collect();
+        let audience = Audience::of(seats.clone());
+        let connect = |performer: &Performer| Performer {
+            context: context(performer.plugin, engine.clone()),
+            audience: audience.clone(),
+            ..performer.clone()
+        };
+        Self {
+            registered: self
+                .registered
+                .iter()
+                .map(|(topic, performer)| (topic.clone(), Arc::new(connect(performer))))
+                .collect(),
+            seats,
+            // It waits for them itself.
+            announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience)))),
+        }
+    }
+
+    fn register(&mut self, topic: &str, performer: Performer) {
+        self.registered.push((TopicPattern::from_stored(topic), Arc::new(performer)));
+    }
+
+    fn seat(&mut self, topics: &str, plugin: &'static str, listener: Arc<dyn Listener>) {
+        self.seats.push(Seat {
+            topics: TopicPattern::from_stored(topics),
+            plugin,
+            listener,
+            context: Context::default(),
+        });
+    }
+
+    fn for_topic(&self, topic: &Topic) -> Option<Arc<Performer>> {
         // Of equals the last is the largest: backwards, that is the one registered first.
         self.registered
             .iter()
             .rev()
             .filter(|(pattern, _)| pattern.matches(topic))
             .max_by_key(|(pattern, _)| pattern.closeness())
-            .map(|(_, handler)| handler.clone())
+            .map(|(_, performer)| performer.clone())
+    }
+}
+
+/// A handler, and all that its attempts need.
+#[derive(Clone)]
+pub(crate) struct Performer {
+    pub(crate) handler: Arc<dyn Handler>,
+    plugin: &'static str,
+    pub(crate) context: Context,
+    /// Who is told when an attempt begins.
+    pub(crate) audience: Option<Arc<Audience>>,
+}
+
+impl Performer {
+    pub(crate) fn of(plugin: &'static str, handler: Arc<dyn Handler>) -> Self {
+        Self { handler, plugin, context: Context::default(), audience: None }
     }
 }
 
@@ -49,7 +128,7 @@ impl Handlers {
 #[derive(Clone)]
 pub(crate) struct Server {
     /// What performs the attempts.
-    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) handler: Arc<Performer>,
     /// How many at a time.
     pub(crate) concurrency: u32,
     /// How many begin per second at the most.
@@ -62,12 +141,12 @@ pub(crate) fn server(handlers: &Handlers, definitions: &[TopicDefinition], topic
     if definition.is_some_and(|definition| definition.paused) {
         return None;
     }
-    let handler: Arc<dyn Handler> = match definition.map(|definition| &definition.route) {
+    let handler = match definition.map(|definition| &definition.route) {
         Some(Route::Handler) => handlers.for_topic(topic)?,
-        Some(Route::Event) => Arc::new(Announce),
+        Some(Route::Event) => handlers.announce.clone(),
         Some(Route::Pull | Route::Webhook { .. } | Route::Bullmq { .. }) => return None,
         // A topic nobody defined: a plugin's, or one that is only announced.
-        None => handlers.for_topic(topic).unwrap_or_else(|| Arc::new(Announce)),
+        None => handlers.for_topic(topic).unwrap_or_else(|| handlers.announce.clone()),
     };
     Some(Server {
         handler,
@@ -76,13 +155,14 @@ pub(crate) fn server(handlers: &Handlers, definitions: &[TopicDefinition], topic
     })
 }
 
-/// Serves topics that nobody serves: a due task is announced and completed.
-struct Announce;
+/// Serves topics that nobody serves: a due task is announced and completed, once all listeners have heard of it.
+struct Announce(Option<Arc<Audience>>);
 
 #[async_trait]
 impl Handler for Announce {
-    async fn handle(&self, _: Attempt) -> Outcome {
-        Outcome::completed()
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        let Some(audience) = &self.0 else { return Outcome::completed() };
+        audience.hear(&Topic::from_stored(&*attempt.topic), &attempt).await.map(|()| Outcome::completed()).into()
     }
 }
 
@@ -92,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_topic_is_served_by_its_route_or_a_handler_or_announced() {
-        let handlers = Handlers::default().with("mail", Announce).with("bulk.*", Announce);
+        let handlers = Handlers::default().with("mail", Announce(None)).with("bulk.*", Announce(None));
         let define = |name: &str, route: Route| TopicDefinition::new(name.parse().unwrap(), route);
         let mut paused = define("paused", Route::Event);
         paused.paused = true;

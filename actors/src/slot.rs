@@ -9,12 +9,12 @@ use std::sync::Arc;
 use futures::FutureExt;
 use punctual_domain::clock::Clock;
 use punctual_domain::task::Task;
-use punctual_sdk::Handler;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::attempt::{Stops, after_panic, perform};
 use crate::dispatcher::DispatcherMessage;
+use crate::serving::Performer;
 
 pub(crate) enum SlotMessage {
     /// Perform an attempt.
@@ -23,7 +23,7 @@ pub(crate) enum SlotMessage {
 
 /// One attempt to perform.
 pub(crate) struct Assignment {
-    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) handler: Arc<Performer>,
     pub(crate) task: Task,
     pub(crate) stops: Stops,
 }

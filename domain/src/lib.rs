@@ -4,6 +4,7 @@
 
 pub mod calendar;
 pub mod clock;
+pub mod enqueue;
 pub mod event;
 pub mod fire;
 pub mod id;

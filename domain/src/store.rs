@@ -11,6 +11,7 @@
 mod claims;
 mod cluster;
 mod outbox;
+mod plugins;
 mod schedules;
 mod tasks;
 mod topics;
@@ -19,6 +20,7 @@ mod upkeep;
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
 pub use outbox::{Outbox, Posted};
+pub use plugins::{MigrationError, Plugins};
 pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
 pub use tasks::{
     Answer, Bulk, Changed, Created, Creation, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
@@ -29,9 +31,9 @@ pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
 use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
-pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Upkeep {}
+pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Upkeep {}
 
-impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Upkeep> Store for T {}
+impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Upkeep> Store for T {}
 
 /// Why a store could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

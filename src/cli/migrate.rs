@@ -7,7 +7,7 @@ use anyhow::Result;
 use punctual_store::{Options, SchemaState};
 
 use super::ConfigArgs;
-use crate::plugins::Plugins;
+use crate::plugins::{self, Plugins};
 
 /// Brings the database's schema up to date. `serve` does the same at its start.
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,8 @@ pub(super) struct MigrateArgs {
 
 impl MigrateArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
-        let url = self.config.load(plugins)?.config.database_url;
+        let config = self.config.load(plugins.clone())?.config;
+        let (url, plugins) = (config.database_url, plugins.enabled(&config.plugins));
         let before = punctual_store::schema_state(url.expose()).await?;
         before.check_not_newer().map_err(anyhow::Error::msg)?;
         if !self.dry_run && before.missing().next().is_some() {
@@ -32,6 +33,21 @@ impl MigrateArgs {
         let done = if self.dry_run { "would apply" } else { "applied" };
         for migration in before.missing() {
             writeln!(out, "{done} {}", migration.name)?;
+        }
+        // Opened only if need be: the file may be in use.
+        if plugins.iter().any(|plugin| !plugin.migrations().is_empty()) {
+            if self.dry_run && before.missing().next().is_some() {
+                writeln!(out, "would then apply what the plugins lack")?;
+            } else {
+                let store = punctual_store::connect(url.expose(), Options::default()).await?;
+                let missing = plugins::missing_migrations(&*store, &plugins).await?;
+                if !self.dry_run {
+                    plugins::migrate(&*store, &plugins).await?;
+                }
+                for migration in missing {
+                    writeln!(out, "{done} {migration}")?;
+                }
+            }
         }
         match before.missing().count() {
             0 => writeln!(out, "{url} has schema {}, nothing to do", before.version)?,

@@ -7,6 +7,7 @@
 mod claimed;
 mod instant;
 mod migration;
+mod plugins;
 pub mod postgres;
 mod progress;
 mod scratch;

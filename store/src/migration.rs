@@ -43,6 +43,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(3, "0003_outbox", oldest_compatible: 1),
     migration!(4, "0004_cluster", oldest_compatible: 1),
     migration!(5, "0005_enqueue", oldest_compatible: 1),
+    migration!(6, "0006_plugins", oldest_compatible: 1),
 ];
 
 /// What a database's schema is.

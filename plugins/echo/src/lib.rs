@@ -1,6 +1,6 @@
 //! The smallest plugin: a task on topic `echo` completes with its payload as the result.
 
-use punctual_sdk::{Attempt, Handler, Outcome, Plugin, async_trait};
+use punctual_sdk::{Attempt, Handler, Outcome, Plugin};
 
 /// Registers the topic `echo`.
 pub struct Echo;
@@ -11,36 +11,32 @@ impl Plugin for Echo {
     }
 
     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
-        vec![("echo", Box::new(EchoHandler))]
+        vec![("echo", Box::new(echo))]
     }
 }
 
-struct EchoHandler;
-
-#[async_trait]
-impl Handler for EchoHandler {
-    async fn handle(&self, attempt: Attempt) -> Outcome {
-        Outcome::Completed { result: Some(attempt.payload) }
-    }
+async fn echo(attempt: Attempt) -> Outcome {
+    Outcome::Completed { result: Some(attempt.payload) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_testing::TaskStatus;
+    use serde_json::{json, value::RawValue};
+
+    #[tokio::test]
+    async fn a_task_completes_with_its_payload() {
+        let punctual = punctual_testing::start(Echo).await;
+        let task = punctual.run("echo", json!({ "a": 1 })).await;
+        assert_eq!((task.status, task.result), (TaskStatus::Completed, json!({ "a": 1 })));
+    }
 
     #[tokio::test]
     async fn the_payload_comes_back_digit_by_digit() {
         let payload = r#"{"z": 1.50, "a": [null, 12345678901234567890123]}"#;
-        for (topic, handler) in Echo.handlers() {
-            match handler.handle(Attempt::sample(topic, payload)).await {
-                Outcome::Completed { result: Some(result) } => assert_eq!(result.get(), payload),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn it_serves_one_topic() {
-        assert_eq!(Echo.handlers().into_iter().map(|(topic, _)| topic).collect::<Vec<_>>(), ["echo"]);
+        let punctual = punctual_testing::start(Echo).await;
+        let task = punctual.run("echo", RawValue::from_string(payload.into()).unwrap()).await;
+        assert_eq!(task.stored.result.unwrap().as_str(), payload);
     }
 }

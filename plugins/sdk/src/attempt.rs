@@ -6,6 +6,8 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::{Context, Database, StateCell};
+
 /// One call of a handler for a task: everything the handler may know about it.
 #[derive(Debug, Clone)]
 pub struct Attempt {
@@ -29,15 +31,20 @@ pub struct Attempt {
     pub schedule_id: Option<Uuid>,
     /// The instant of that fire.
     pub scheduled_at: Option<DateTime<Utc>>,
+    /// When the attempt began, by the node's clock: the "now" of a handler that a test can move.
+    pub started_at: DateTime<Utc>,
     /// When the attempt will be stopped as timed out.
     pub deadline: DateTime<Utc>,
     /// Cancelled when the attempt should stop: its task was cancelled, timed out, or lost its lease, or its node is
     /// stopping.
     pub cancelled: CancellationToken,
+    /// The database, state cells, and the name of the handler's plugin.
+    pub context: Context,
 }
 
 impl Attempt {
-    /// An attempt for the test of a handler: a task's first, with this JSON as its payload, and no hurry.
+    /// An attempt for the test of a handler without an engine: a task's first, with this JSON as its payload, no hurry, and
+    /// no database.
     ///
     /// All fields are public: set those that matter to the test.
     ///
@@ -55,8 +62,10 @@ impl Attempt {
             run_at: DateTime::UNIX_EPOCH,
             schedule_id: None,
             scheduled_at: None,
+            started_at: DateTime::UNIX_EPOCH,
             deadline: DateTime::<Utc>::MAX_UTC,
             cancelled: CancellationToken::new(),
+            context: Context::default(),
         }
     }
 
@@ -66,5 +75,15 @@ impl Attempt {
     /// When the payload does not have the shape of a `T`; the error says where.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.payload.get())
+    }
+
+    /// The database: see [`Context::database`].
+    pub fn database(&self) -> Database {
+        self.context.database()
+    }
+
+    /// A state cell of the handler's plugin: see [`Context::state_cell`].
+    pub fn state_cell<T>(&self, name: &str) -> StateCell<T> {
+        self.context.state_cell(name)
     }
 }

@@ -1,14 +1,24 @@
 use async_trait::async_trait;
 
-use crate::{Attempt, Outcome};
+use crate::{Arrival, Attempt, Error, Migration, Outcome};
 
-/// A crate's contribution to the service: a name, and the handlers of its topics.
+/// A crate's contribution to the service: a name, the handlers of its topics, and whatever else it has.
 pub trait Plugin: Send + Sync {
     /// The name by which the configuration turns this plugin on.
     fn name(&self) -> &'static str;
 
-    /// The topics this plugin serves, each with its handler.
+    /// The topics this plugin serves, each with its handler. A trailing `.*` serves all topics that begin so.
     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)>;
+
+    /// Who wants to hear of attempts that begin, by topic: one, all that begin so (`operations.*`), or all there are (`*`).
+    fn listeners(&self) -> Vec<(&'static str, Box<dyn Listener>)> {
+        Vec::new()
+    }
+
+    /// The plugin's own tables, step by step.
+    fn migrations(&self) -> Vec<Migration> {
+        Vec::new()
+    }
 }
 
 /// Performs the attempts of one topic. An `async fn(Attempt)` that ends in an [`Outcome`], or in a `Result` with one, is a
@@ -31,5 +41,31 @@ where
     async fn handle(&self, attempt: Attempt) -> Outcome {
         let ended = self(attempt).await;
         ended.into()
+    }
+}
+
+/// Hears of attempts that begin. An `async fn(Arrival)` that ends in a `Result<(), Error>` is a listener.
+///
+/// On a topic whose route is `event`, which nobody else serves, the listeners are the work: the attempt waits for them, and
+/// fails if one of them does; all of them are told again then. On other routes an arrival is told beside the attempt, which
+/// waits for nobody; what goes wrong is logged. There each listener hears one arrival after the other, has 30 seconds
+/// for each, and one that falls far behind misses some.
+#[async_trait]
+pub trait Listener: Send + Sync {
+    /// Hears of one.
+    ///
+    /// # Errors
+    /// When it did not work out.
+    async fn arrived(&self, arrival: Arrival) -> Result<(), Error>;
+}
+
+#[async_trait]
+impl<F, W> Listener for F
+where
+    F: Fn(Arrival) -> W + Send + Sync,
+    W: Future<Output = Result<(), Error>> + Send,
+{
+    async fn arrived(&self, arrival: Arrival) -> Result<(), Error> {
+        self(arrival).await
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
     if found.missing().next().is_none() {
         return Ok(());
     }
-    sqlx::query(LOCK).persistent(false).execute(&mut *connection).await.map_err(broken)?;
+    lock_schema(connection).await?;
     sqlx::query(
         "CREATE TABLE IF NOT EXISTS punctual_schema (
             version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
@@ -70,6 +70,11 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
         apply(connection, migration).await?;
     }
     Ok(())
+}
+
+/// Waits until nobody else migrates; until the transaction ends, nobody else will.
+pub(crate) async fn lock_schema(connection: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query(LOCK).persistent(false).execute(connection).await.map(drop).map_err(broken)
 }
 
 async fn apply(connection: &mut PgConnection, migration: &Migration) -> Result<(), StoreError> {

@@ -47,6 +47,7 @@ mod kept;
 mod list;
 mod migrate;
 mod outbox;
+mod plugins;
 mod rows;
 mod schedules;
 mod settle;
@@ -63,12 +64,16 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
+use punctual_sdk::Database;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgPool};
 
+pub(crate) use migrate::lock_schema;
 pub use migrate::schema_state;
 pub use tasks::{announce_tasks, insert_tasks};
+pub(crate) use topics::definitions;
 
+use crate::plugins::Enqueue;
 use crate::{ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
 use kept::Kept;
@@ -85,6 +90,8 @@ pub struct PostgresStore {
     gather: Arc<Gather>,
     claiming: Kept,
     settling: Kept,
+    /// As plugins use it, on connections of their own: they may keep one for long.
+    database: Database,
     clock: Option<Arc<dyn Clock>>,
     deadline: Duration,
 }
@@ -107,9 +114,17 @@ impl PostgresStore {
             .test_before_acquire(false)
             .after_connect(move |connection, _| Box::pin(limit_statements(connection, options.deadline)))
             .connect_lazy_with(connect_options(url)?);
+        let for_plugins = PgPoolOptions::new()
+            .max_connections(options.connections)
+            .acquire_timeout(ACQUIRE_DEADLINE)
+            .connect_lazy_with(connect_options(url)?.application_name("punctual plugins"));
+        let clock = options.clock.clone();
+        let enqueue = Enqueue { now: Arc::new(move || clock.as_ref().map(|clock| clock.now())) };
+        let database = Database::postgres(for_plugins, Arc::new(enqueue));
         Ok(Self {
             gather: Gather::new(pool.clone(), options.clock.clone(), options.deadline),
             pool,
+            database,
             claiming: Kept::default(),
             settling: Kept::default(),
             clock: options.clock,

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use punctual_domain::store::{StoreError, Topics};
 use punctual_domain::topic::{TopicDefinition, TopicPattern};
+use sqlx::postgres::PgConnection;
 
 use super::{PostgresStore, broken, rows};
 use crate::text::{from_text, to_text};
@@ -41,20 +42,7 @@ impl Topics for PostgresStore {
     }
 
     async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError> {
-        lend!(self, |connection| {
-            let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")
-                .fetch_all(connection)
-                .await
-                .map_err(broken)?;
-            found
-                .iter()
-                .map(|row| {
-                    let mut columns = rows::Columns::of(row);
-                    let name = TopicPattern::from_stored(columns.take::<&str>()?);
-                    Ok(TopicDefinition { name, ..from_text("a topic", columns.take()?)? })
-                })
-                .collect()
-        })
+        lend!(self, |connection| { definitions(connection).await })
     }
 
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
@@ -67,4 +55,20 @@ impl Topics for PostgresStore {
             Ok(deleted.rows_affected() > 0)
         })
     }
+}
+
+/// All definitions, by name.
+pub(crate) async fn definitions(connection: &mut PgConnection) -> Result<Vec<TopicDefinition>, StoreError> {
+    let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    found
+        .iter()
+        .map(|row| {
+            let mut columns = rows::Columns::of(row);
+            let name = TopicPattern::from_stored(columns.take::<&str>()?);
+            Ok(TopicDefinition { name, ..from_text("a topic", columns.take()?)? })
+        })
+        .collect()
 }

@@ -10,6 +10,7 @@ use punctual_domain::id::TaskId;
 use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, Pruned, StoreError, Topics, Upkeep};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
+use punctual_sdk::Either;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
@@ -22,6 +23,9 @@ const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A fire stays as long as its task lives.
 const OLD_FIRE: &str = "fired_at < $1 AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.id = task_id)";
+
+/// How long plugins may take to give back their connections.
+const PLUGINS_TIME: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Upkeep for PostgresStore {
@@ -90,6 +94,10 @@ impl Upkeep for PostgresStore {
             kept.close().await;
         }
         self.pool.close().await;
+        if let Either::Postgres(pool) = self.database.either() {
+            // A plugin that keeps a connection is not waited for long.
+            let _ = tokio::time::timeout(PLUGINS_TIME, pool.close()).await;
+        }
         Ok(())
     }
 

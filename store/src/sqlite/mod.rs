@@ -16,6 +16,7 @@ mod file;
 mod list;
 mod migrate;
 mod outbox;
+mod plugins;
 mod rows;
 mod schedules;
 mod settle;
@@ -34,12 +35,16 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
+use punctual_sdk::Database;
+use punctual_sdk::engine::Turn;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
 
 pub use migrate::schema_state;
 pub use tasks::insert_tasks;
+pub(crate) use topics::definitions;
 
+use crate::plugins::Enqueue;
 use crate::{ConnectError, Migrate, Options, SchemaState};
 use file::Place;
 use writer::{Line, Writer};
@@ -52,8 +57,10 @@ const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
 /// A store in a SQLite file, or in memory for tests.
 pub struct SqliteStore {
     writer: Writer,
-    /// `None` in memory: the database belongs to the writer's connection, which then reads too.
+    /// `None` in memory: there readers and the writer would wait for each other, so the writer reads too.
     readers: Option<SqlitePool>,
+    /// As plugins use it, on connections of their own.
+    database: Database,
     now: Arc<Now>,
     /// How the file is opened once more, to close it in good order; `None` in memory.
     reopen: Option<SqliteConnectOptions>,
@@ -67,12 +74,12 @@ impl SqliteStore {
     /// When the file cannot be used, another process has it, or its schema is newer than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let now = Arc::new(Now::new(options.clock));
-        let (line, readers, reopen, lock) = match Place::of(url)? {
+        let (line, readers, for_plugins, reopen, lock) = match Place::of(url)? {
             Place::Memory => {
-                let mut connection =
-                    tuned(SqliteConnectOptions::new().filename(":memory:")).connect().await.map_err(broken)?;
+                let write = in_memory();
+                let mut connection = write.connect().await.map_err(broken)?;
                 prepare(&mut connection, options.migrate, &now).await?;
-                (Line::in_memory(connection), None, None, None)
+                (Line::in_memory(connection), None, write, None, None)
             }
             Place::File(path) => {
                 // By whatever name it is called, it is locked by one.
@@ -93,13 +100,27 @@ impl SqliteStore {
                 (
                     Line::to_file(connection, writing(&path), file::Identity::of(&path)?),
                     Some(readers),
+                    writing(&path),
                     Some(writing(&path)),
                     Some(lock),
                 )
             }
         };
-        let writer = Writer::start(line, now.clone(), lock);
-        Ok(Self { writer, readers, reopen, now, deadline: options.deadline })
+        let turn = Turn::default();
+        let writer = Writer::start(line, turn.clone(), now.clone(), lock);
+        let for_plugins = SqlitePoolOptions::new()
+            .max_connections(options.connections.max(2))
+            .acquire_timeout(ACQUIRE_DEADLINE)
+            .test_before_acquire(false)
+            .connect_lazy_with(for_plugins);
+        let enqueue = Enqueue {
+            now: Arc::new({
+                let now = now.clone();
+                move || Some(now.now())
+            }),
+        };
+        let database = Database::sqlite(for_plugins, turn, Arc::new(enqueue));
+        Ok(Self { writer, readers, database, reopen, now, deadline: options.deadline })
     }
 
     /// Runs `work` in a transaction of the writer, and answers once it is committed.
@@ -184,6 +205,12 @@ pub(crate) fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
 /// What every connection is opened with.
 fn tuned(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.busy_timeout(BUSY_TIMEOUT).row_buffer_size(1024).pragma("temp_store", "memory").disable_statement_logging()
+}
+
+/// A database in memory of which there is no other. Connections to it find it by its name, as long as there is one of them.
+fn in_memory() -> SqliteConnectOptions {
+    let name = format!("/{}", uuid::Uuid::new_v4());
+    tuned(SqliteConnectOptions::new().filename(name)).vfs("memdb").create_if_missing(true)
 }
 
 fn writing(path: &Path) -> SqliteConnectOptions {

@@ -81,7 +81,7 @@ impl Topics for SqliteStore {
 }
 
 /// All definitions, by name.
-pub(super) async fn definitions(connection: &mut SqliteConnection) -> Result<Vec<TopicDefinition>, StoreError> {
+pub(crate) async fn definitions(connection: &mut SqliteConnection) -> Result<Vec<TopicDefinition>, StoreError> {
     let found = sqlx::query("SELECT name, definition FROM punctual_topics ORDER BY name")
         .fetch_all(connection)
         .await

@@ -8,6 +8,7 @@ use futures::FutureExt;
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::store::{Counts, Depth, EventCursor, Pruned, StoreError, Upkeep};
 use punctual_domain::topic::Topic;
+use punctual_sdk::Either;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Connection};
 use uuid::Uuid;
@@ -16,6 +17,9 @@ use super::answers::ANSWERS_KEPT;
 use super::rows::{Columns, Hex, instant, micros, micros_before};
 use super::{SqliteStore, broken, topics};
 use crate::text::{Retention, to_text};
+
+/// How long plugins may take to give back their connections.
+const PLUGINS_TIME: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Upkeep for SqliteStore {
@@ -48,6 +52,10 @@ impl Upkeep for SqliteStore {
     async fn close(&self) -> Result<(), StoreError> {
         let (Some(readers), Some(options)) = (&self.readers, &self.reopen) else { return Ok(()) };
         readers.close().await;
+        if let Either::Sqlite(pool) = self.database.either() {
+            // A plugin that keeps a connection is not waited for long.
+            let _ = tokio::time::timeout(PLUGINS_TIME, pool.close()).await;
+        }
         // Whoever copies the file alone then has everything.
         let mut connection = options.connect().await.map_err(broken)?;
         sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.map_err(broken)?;

@@ -17,6 +17,7 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use punctual_domain::store::StoreError;
+use punctual_sdk::engine::Turn;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::sync::{mpsc, oneshot};
@@ -37,9 +38,9 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Starts the writer on a connection that was opened and checked; `lock` is kept for as long as it lives.
-    pub(super) fn start(line: Line, now: Arc<Now>, lock: Option<File>) -> Self {
+    pub(super) fn start(line: Line, turn: Turn, now: Arc<Now>, lock: Option<File>) -> Self {
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        tokio::spawn(serve(waiting, line, now, lock));
+        tokio::spawn(serve(waiting, line, turn, now, lock));
         Self { jobs }
     }
 
@@ -173,15 +174,24 @@ where
     }
 }
 
-async fn serve(mut waiting: mpsc::Receiver<Box<dyn Job>>, mut line: Line, now: Arc<Now>, lock: Option<File>) {
+async fn serve(
+    mut waiting: mpsc::Receiver<Box<dyn Job>>,
+    mut line: Line,
+    turn: Turn,
+    now: Arc<Now>,
+    lock: Option<File>,
+) {
     let mut batch = Vec::with_capacity(BATCH);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        // Plugins write too: in line, so that nobody is passed over for as long as SQLite would wait.
+        let turn = turn.lock().await;
         batch.retain(|job| job.is_wanted());
         let committed = if batch.is_empty() { Ok(()) } else { commit_together(&mut line, &mut batch, &now).await };
         if let Err(error) = &committed {
             tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
             line.give_up().await;
         }
+        drop(turn);
         for job in batch.drain(..) {
             job.answer(committed.clone());
         }

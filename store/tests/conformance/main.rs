@@ -26,6 +26,7 @@ mod lists;
 mod migrations;
 mod model;
 mod outbox;
+mod plugins;
 mod postgres_only;
 mod replacing;
 mod schedules;
@@ -412,4 +413,16 @@ behaviours! {
         random_lives_follow_the_model
         other_random_lives_follow_the_model
         more_random_lives_follow_the_model;
+    plugins:
+        a_plugins_migrations_are_applied_in_order_and_once
+        a_migration_that_was_applied_in_another_form_is_refused
+        a_database_ahead_of_the_plugin_lacks_nothing
+        a_migration_that_fails_leaves_nothing_of_itself
+        eight_nodes_that_migrate_at_once_apply_each_migration_once
+        a_task_in_a_plugins_transaction_is_there_once_it_commits
+        a_task_in_a_plugins_transaction_never_was_if_it_is_dropped
+        an_enqueued_task_takes_what_it_leaves_open_from_its_topic
+        a_task_that_cannot_be_is_refused_by_field
+        a_client_request_id_makes_one_task_of_a_plugin
+        plugins_and_the_store_write_side_by_side_and_nobody_fails;
 }

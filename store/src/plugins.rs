@@ -1,0 +1,200 @@
+//! What both stores do for plugins: their migrations, and tasks inside their transactions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use punctual_domain::enqueue;
+use punctual_domain::id::TaskId;
+use punctual_domain::store::{Created, MigrationError, StoreError};
+use punctual_sdk::engine::TaskWriter;
+use punctual_sdk::{Database, Either, EnqueueError, Migration, NewTask, Transaction, on_either};
+use sqlx::{PgConnection, SqliteConnection};
+use uuid::Uuid;
+
+use crate::migration::checksum;
+use crate::{postgres, sqlite};
+
+/// The names of the migrations that were not applied.
+pub(crate) async fn missing_migrations(
+    database: &Database,
+    plugin: &str,
+    migrations: &[Migration],
+) -> Result<Vec<&'static str>, MigrationError> {
+    if migrations.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut transaction = database.begin().await.map_err(|error| broken(database, error))?;
+    let applied = applied(&mut transaction, plugin).await.map_err(|error| broken(database, error))?;
+    transaction.rollback().await.map_err(|error| broken(database, error))?;
+    let missing = missing(plugin, migrations, &applied, statements(database))?;
+    Ok(missing.iter().map(|migration| migration.name).collect())
+}
+
+/// Applies what is missing, each in a transaction of its own.
+pub(crate) async fn migrate(
+    database: &Database,
+    plugin: &str,
+    migrations: &[Migration],
+    now: Option<DateTime<Utc>>,
+) -> Result<(), MigrationError> {
+    // One look before each: another node may be at it as well.
+    for _ in migrations {
+        let mut transaction = database.begin().await.map_err(|error| broken(database, error))?;
+        if let Either::Postgres(connection) = transaction.either() {
+            postgres::lock_schema(connection).await?;
+        }
+        let applied = applied(&mut transaction, plugin).await.map_err(|error| broken(database, error))?;
+        let Some(next) = missing(plugin, migrations, &applied, statements(database))?.first() else { break };
+        apply(&mut transaction, next, statements(database)).await.map_err(|error| MigrationError::Failed {
+            plugin: plugin.to_owned(),
+            name: next.name,
+            error: error.to_string(),
+        })?;
+        record(&mut transaction, plugin, applied.len() + 1, next, statements(database), now)
+            .await
+            .map_err(|error| broken(database, error))?;
+        transaction.commit().await.map_err(|error| broken(database, error))?;
+        tracing::info!(plugin, name = next.name, "plugin's migration applied");
+    }
+    Ok(())
+}
+
+/// Picks a dialect.
+type Statements = fn(&Migration) -> &'static str;
+
+fn statements(database: &Database) -> Statements {
+    match database.either() {
+        Either::Sqlite(_) => |migration| migration.sqlite,
+        Either::Postgres(_) => |migration| migration.postgres,
+    }
+}
+
+/// A migration as it was recorded: name and checksum.
+type Applied = (String, String);
+
+/// What was not applied; what was must be what comes first. A database that is ahead of us lacks nothing.
+fn missing<'m>(
+    plugin: &str,
+    migrations: &'m [Migration],
+    applied: &[Applied],
+    statements: Statements,
+) -> Result<&'m [Migration], MigrationError> {
+    let pairs = migrations.iter().zip(applied).enumerate();
+    for (i, (known, (name, recorded))) in pairs {
+        if known.name != name || checksum(statements(known)) != *recorded {
+            return Err(MigrationError::Changed { plugin: plugin.to_owned(), number: i + 1, name: name.clone() });
+        }
+    }
+    Ok(migrations.get(applied.len()..).unwrap_or_default())
+}
+
+async fn applied(transaction: &mut Transaction, plugin: &str) -> Result<Vec<Applied>, sqlx::Error> {
+    match transaction.either() {
+        Either::Sqlite(connection) => {
+            sqlx::query_as(include_str!("sqlite/sql/plugin_migrations.sql")).bind(plugin).fetch_all(connection).await
+        }
+        Either::Postgres(connection) => {
+            let found = sqlx::query_as(include_str!("postgres/sql/plugin_migrations.sql")).persistent(false);
+            found.bind(plugin).fetch_all(connection).await
+        }
+    }
+}
+
+async fn apply(
+    transaction: &mut Transaction,
+    migration: &Migration,
+    statements: Statements,
+) -> Result<(), sqlx::Error> {
+    let text = statements(migration);
+    on_either!(transaction, |connection| sqlx::raw_sql(text).execute(connection).await.map(drop))
+}
+
+async fn record(
+    transaction: &mut Transaction,
+    plugin: &str,
+    number: usize,
+    migration: &Migration,
+    statements: Statements,
+    now: Option<DateTime<Utc>>,
+) -> Result<(), sqlx::Error> {
+    let checksum = checksum(statements(migration));
+    match transaction.either() {
+        Either::Sqlite(connection) => sqlx::query(include_str!("sqlite/sql/record_plugin_migration.sql"))
+            .bind(plugin)
+            .bind(number as i64)
+            .bind(migration.name)
+            .bind(checksum)
+            .bind(now.unwrap_or_default().timestamp_micros())
+            .execute(connection)
+            .await
+            .map(drop),
+        Either::Postgres(connection) => sqlx::query(include_str!("postgres/sql/record_plugin_migration.sql"))
+            .persistent(false)
+            .bind(plugin)
+            .bind(number as i64)
+            .bind(migration.name)
+            .bind(checksum)
+            .bind(now)
+            .execute(connection)
+            .await
+            .map(drop),
+    }
+}
+
+fn broken(database: &Database, error: sqlx::Error) -> StoreError {
+    match database.either() {
+        Either::Sqlite(_) => sqlite::broken(error),
+        Either::Postgres(_) => postgres::broken(error),
+    }
+}
+
+/// Tells the instant at which statements run; `None` is the database's own clock.
+pub(crate) type TellTime = Arc<dyn Fn() -> Option<DateTime<Utc>> + Send + Sync>;
+
+/// Writes tasks inside the transactions of plugins.
+pub(crate) struct Enqueue {
+    pub(crate) now: TellTime,
+}
+
+#[async_trait]
+impl TaskWriter for Enqueue {
+    async fn write(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        tasks: Vec<NewTask>,
+    ) -> Result<Vec<Uuid>, EnqueueError> {
+        let now = (self.now)();
+        let created = match connection {
+            Either::Sqlite(connection) => {
+                let definitions = sqlite::definitions(connection).await.map_err(refused)?;
+                let tasks = tasks.into_iter().map(|task| enqueue::new_task(task, &definitions));
+                let tasks = tasks.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+                sqlite::insert_tasks(connection, tasks, now.unwrap_or_default()).await
+            }
+            Either::Postgres(connection) => {
+                let definitions = postgres::definitions(connection).await.map_err(refused)?;
+                let tasks = tasks.into_iter().map(|task| enqueue::new_task(task, &definitions));
+                let tasks = tasks.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+                postgres::insert_tasks(connection, tasks, now).await
+            }
+        };
+        let id = |created: Created| -> TaskId {
+            match created {
+                Created::Fresh(task) | Created::Deduplicated(task) => task.id,
+            }
+        };
+        Ok(created.map_err(refused)?.into_iter().map(|created| id(created).0).collect())
+    }
+}
+
+fn invalid(invalid: punctual_domain::invalid::Invalid) -> EnqueueError {
+    EnqueueError::Invalid(invalid.to_string())
+}
+
+fn refused(error: StoreError) -> EnqueueError {
+    match error {
+        StoreError::ClientRequestIdInUse(id) => EnqueueError::ClientRequestIdInUse(id),
+        error => EnqueueError::Unavailable(error.into()),
+    }
+}

@@ -1,0 +1,3 @@
+-- Records that a plugin's migration was applied.
+INSERT INTO punctual_plugin_migrations (plugin, number, name, checksum, applied_at)
+VALUES ($1, $2, $3, $4, coalesce($5, statement_timestamp()))
