@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_actors::{Deps, Handlers, Hints, Running, Settings, TreeError};
+use punctual_actors::{Deps, Handlers, Running, Settings, TreeError};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
@@ -23,12 +23,10 @@ use crate::http::State;
 use crate::pulse::Pulse;
 use crate::service::Start;
 use crate::store_time::StoreTime;
+use crate::wake::{self, Wake};
 
 /// How long saying goodbye to the store may take.
 const GOODBYE: Duration = Duration::from_secs(2);
-
-/// Until nodes wake each other, each looks for what the others wrote.
-pub(crate) const POLL_BESIDE_OTHERS: Duration = Duration::from_secs(1);
 
 /// All that an engine stands on.
 pub(crate) struct Parts {
@@ -61,6 +59,8 @@ pub(crate) struct Engine {
     node_id: NodeId,
     time: Arc<StoreTime>,
     pulse: JoinHandle<()>,
+    /// `None` while paused, and where there are no others.
+    hearing: Option<JoinHandle<()>>,
     /// `None` while paused.
     tree: Option<Running>,
 }
@@ -101,7 +101,8 @@ impl Engine {
             node,
             every: settings.heartbeat,
         };
-        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), tree })
+        let hearing = tree.as_ref().and_then(|tree| wake::hear(Arc::clone(&store), tree.hints()));
+        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), hearing, tree })
     }
 
     pub(crate) fn node_id(&self) -> NodeId {
@@ -113,9 +114,9 @@ impl Engine {
         Arc::clone(&self.time)
     }
 
-    /// A handle for those who write tasks; nobody listens while paused.
-    pub(crate) fn hints(&self) -> Option<Hints> {
-        self.tree.as_ref().map(Running::hints)
+    /// For those who write tasks; nobody listens here while paused.
+    pub(crate) fn wake(&self) -> Wake {
+        Wake::new(self.tree.as_ref().map(Running::hints), &self.store)
     }
 
     /// Returns when the actors have given up; never without actors.
@@ -139,6 +140,9 @@ impl Engine {
     /// Leaves the store in good order.
     pub(crate) async fn close(self) {
         self.pulse.abort();
+        if let Some(hearing) = &self.hearing {
+            hearing.abort();
+        }
         let goodbye = tokio::time::timeout(GOODBYE, self.store.remove_node(self.node_id)).await;
         if !matches!(goodbye, Ok(Ok(()))) {
             warn!(node_id = %self.node_id, "node not removed");

@@ -19,6 +19,7 @@ pub mod service;
 mod store_time;
 mod telemetry;
 mod topics;
+mod wake;
 
 pub use binary::main_with;
 pub use clock::SystemClock;

@@ -106,7 +106,10 @@ const EVERY_TOPIC: &str = "*";
 ///
 /// # Errors
 /// When one cannot be applied.
-pub(crate) async fn migrate<S: StoredPlugins + ?Sized>(store: &S, plugins: &[Arc<dyn Plugin>]) -> Result<(), MigrationError> {
+pub(crate) async fn migrate<S: StoredPlugins + ?Sized>(
+    store: &S,
+    plugins: &[Arc<dyn Plugin>],
+) -> Result<(), MigrationError> {
     for plugin in plugins {
         store.migrate_plugin(plugin.name(), &plugin.migrations()).await?;
     }

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::Config;
-use crate::engine::{self, Engine, EngineError, POLL_BESIDE_OTHERS};
+use crate::engine::{self, Engine, EngineError};
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
@@ -180,7 +180,7 @@ impl Service {
             redis,
             state: Arc::clone(&state),
             reach: Reach::of(address),
-            hints: engine.hints(),
+            wake: engine.wake(),
         });
         Ok(Self {
             zones,
@@ -253,10 +253,9 @@ impl Service {
 }
 
 fn settings(config: &Config) -> Settings {
-    let is_alone = config.database_url.expose().starts_with("sqlite:");
     Settings {
         max_tasks_per_poll: config.max_tasks_per_poll,
-        poll_interval: if is_alone { config.poll_interval } else { config.poll_interval.min(POLL_BESIDE_OTHERS) },
+        poll_interval: config.poll_interval,
         lease: config.lease,
         heartbeat: config.heartbeat,
         reconcile_interval: config.reconcile,

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use punctual_domain::invalid::FieldError;
-use punctual_domain::store::{Creation, StoreError};
+use punctual_domain::store::{Created, Creation, StoreError};
 use punctual_domain::task::NewTask;
 use punctual_domain::topic::TopicDefinition;
 
@@ -54,7 +54,7 @@ pub(crate) async fn create(
     let made = api.store.create_tasks(tasks, call.remember(call::ids)).await;
     match made.map_err(|error| refused(error, &client_requests))? {
         Creation::Made(made) => {
-            api.tasks_changed();
+            api.wake.tasks_written(made.iter().map(Created::task));
             Ok(call::respond(call::ids(&made)))
         }
         Creation::Replayed(first) => Ok(call::respond(first)),

@@ -33,9 +33,9 @@ pub(crate) async fn cancel(
     let remember = call.remember(|count: &u64| call::counted(*count));
     match api.store.cancel_matching(&filter, bulk, remember).await? {
         Reply::Made(changed) => {
-            changed.stopped.iter().for_each(|id| api.task_cancelled(*id));
+            changed.stopped.iter().for_each(|id| api.wake.task_cancelled(*id));
             if bulk == Bulk::Apply {
-                api.tasks_changed();
+                api.wake.tasks_changed();
             }
             Ok(call::respond(call::counted(changed.count)))
         }
@@ -56,7 +56,7 @@ pub(crate) async fn retry(
     match api.store.retry_matching(&filter, bulk, remember).await? {
         Reply::Made(changed) => {
             if bulk == Bulk::Apply {
-                api.tasks_changed();
+                api.wake.tasks_changed();
             }
             Ok(call::respond(call::counted(changed.count)))
         }

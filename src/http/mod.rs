@@ -34,8 +34,6 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use punctual_actors::Hints;
-use punctual_domain::id::TaskId;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -49,6 +47,7 @@ pub(crate) use state::State;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
+use crate::wake::Wake;
 use memory::Memory;
 use problem::{Code, Problem};
 
@@ -64,7 +63,7 @@ pub(crate) struct Api {
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
-    hints: Option<Hints>,
+    wake: Wake,
     places: Semaphore,
     body_memory: Memory,
     batch_memory: Memory,
@@ -81,7 +80,7 @@ pub(crate) struct Parts {
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
-    pub(crate) hints: Option<Hints>,
+    pub(crate) wake: Wake,
 }
 
 impl Api {
@@ -93,26 +92,12 @@ impl Api {
             time: parts.time,
             topics: parts.topics,
             redis: parts.redis,
-            hints: parts.hints,
+            wake: parts.wake,
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
             batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
             page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
-        }
-    }
-
-    /// Tells the engine to look: tasks were written, or cleared the way for others.
-    fn tasks_changed(&self) {
-        if let Some(hints) = &self.hints {
-            hints.tasks_written();
-        }
-    }
-
-    /// Tells the engine that a task was cancelled, so that its attempt stops at once.
-    fn task_cancelled(&self, id: TaskId) {
-        if let Some(hints) = &self.hints {
-            hints.task_cancelled(id);
         }
     }
 }

@@ -44,8 +44,8 @@ pub(crate) async fn cancel(
         Reply::Replayed(first) => return Ok(call::respond(first)),
     };
     if task.status == TaskStatus::Cancelled {
-        api.task_cancelled(id);
-        api.tasks_changed();
+        api.wake.task_cancelled(id);
+        api.wake.tasks_changed();
     }
     Ok(call::respond(call::shown(&task)))
 }
@@ -82,8 +82,8 @@ pub(crate) async fn reschedule(
     let remember = call.remember(move |task: &Task| call::replaced(task, &to_keep));
     match api.store.reschedule(id, replacement, remember).await.map_err(about(id))? {
         Reply::Made(task) => {
-            api.task_cancelled(id);
-            api.tasks_changed();
+            api.wake.task_cancelled(id);
+            api.wake.tasks_changed();
             Ok(call::respond(call::replaced(&task, &warnings)))
         }
         Reply::Replayed(first) => Ok(call::respond(first)),
@@ -111,7 +111,7 @@ pub(crate) async fn retry(
     let remember = call.remember(move |created: &Created| call::created(created, &to_keep));
     match api.store.retry(id, remember).await.map_err(about(id))? {
         Reply::Made(created) => {
-            api.tasks_changed();
+            api.wake.tasks_changed();
             Ok(call::respond(call::created(&created, &warnings)))
         }
         Reply::Replayed(first) => Ok(call::respond(first)),

@@ -55,7 +55,7 @@ pub(crate) async fn create(
     let remember = call().remember(move |made: &[Created]| answer(made, &to_keep));
     match api.store.create_tasks(vec![task], remember).await? {
         Creation::Made(made) => {
-            api.tasks_changed();
+            api.wake.tasks_written(made.iter().map(Created::task));
             Ok(call::respond(answer(&made, &warnings)))
         }
         Creation::Replayed(first) => Ok(call::respond(first)),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use punctual_actors::{Handlers, Settings};
 use punctual_domain::clock::Clock;
@@ -10,19 +11,22 @@ use punctual_domain::topic::TopicPattern;
 use punctual_sdk::{Handler, Plugin};
 use punctual_store::{Migrate, SchemaState};
 
-use super::announcer::Announcer;
 use super::error::BuildError;
 use super::keeper::Keeper;
 use super::transaction::Kind;
 use super::{Inner, Open, Punctual};
 use crate::clock::SystemClock;
 use crate::config::Secret;
-use crate::engine::{self, Engine, POLL_BESIDE_OTHERS};
+use crate::engine::{self, Engine};
 use crate::http::State;
 use crate::plugins;
 use crate::service::{Schema, Start};
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
+use crate::wake::Wake;
+
+/// How soon a task is found that nobody told of.
+const POLL: Duration = Duration::from_secs(1);
 
 /// Adds a handler to those there are.
 type AddHandler = Box<dyn FnOnce(Handlers) -> Handlers + Send>;
@@ -118,6 +122,9 @@ impl Builder {
         });
         let zones = self.zones()?;
         let mut open = self.open().await?;
+        if self.schema == Schema::Migrated {
+            plugins::migrate(&*open.store, &self.plugins).await?;
+        }
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let engine = Engine::start(engine::Parts {
             store: Arc::clone(&open.store),
@@ -125,16 +132,23 @@ impl Builder {
             zones: zones.clone(),
             clock: self.shared_clock(),
             handlers,
-            // The program writes past the actors, in transactions of its own.
-            settings: Settings { poll_interval: POLL_BESIDE_OTHERS, ..Settings::default() },
+            settings: self.settings(),
             about,
             state: Arc::new(State::new(schema, false)),
             start: Start::Working,
         })
         .await?;
         open.time = engine.time();
-        open.hints = engine.hints();
+        open.wake = engine.wake();
         Ok(self.finish(zones, open, Some(Keeper::of(engine))))
+    }
+
+    fn settings(&self) -> Settings {
+        match self.kind() {
+            // The program writes past the actors, in transactions of its own, and may forget to say so.
+            Kind::Sqlite => Settings { poll_interval: POLL, ..Settings::default() },
+            Kind::Postgres => Settings::default(),
+        }
     }
 
     fn zones(&self) -> Result<ZoneDatabase, BuildError> {
@@ -156,8 +170,7 @@ impl Builder {
         Ok(Open {
             topics: TopicDirectory::new(Arc::clone(&store), Default::default()),
             time: Arc::new(StoreTime::new(self.shared_clock())),
-            hints: None,
-            announcer: (self.kind() == Kind::Postgres).then(|| Announcer::start(Arc::clone(&store))),
+            wake: Wake::new(None, &store),
             store,
         })
     }

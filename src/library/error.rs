@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use punctual_actors::TreeError;
 use punctual_domain::invalid::Invalid;
-use punctual_domain::store::StoreError;
+use punctual_domain::store::{MigrationError, StoreError};
 use punctual_domain::time::ZoneDatabaseError;
 use punctual_domain::topic::TopicError;
 use punctual_store::ConnectError;
@@ -105,6 +105,9 @@ pub enum BuildError {
         /// Why.
         error: ConnectError,
     },
+    /// A plugin's own tables cannot be brought up to date.
+    #[error(transparent)]
+    Migration(#[from] MigrationError),
     /// The database went away meanwhile.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,6 +1,5 @@
 //! Punctual inside a program of one's own: see [`Punctual`].
 
-mod announcer;
 mod builder;
 mod error;
 mod keeper;
@@ -12,7 +11,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use punctual_actors::Hints;
 use punctual_domain::clock::Clock;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::invalid::Invalid;
@@ -25,7 +23,7 @@ use punctual_domain::topic::TopicDefinition;
 use crate::engine;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
-use announcer::Announcer;
+use crate::wake::Wake;
 use keeper::{Ended, Keeper};
 use new_task::Rules;
 use transaction::Kind;
@@ -195,32 +193,14 @@ struct Open {
     store: Arc<dyn Store>,
     topics: TopicDirectory,
     time: Arc<StoreTime>,
-    /// `None` if nothing runs here.
-    hints: Option<Hints>,
-    /// `None` where there can be no other nodes.
-    announcer: Option<Announcer>,
+    wake: Wake,
 }
 
 impl Open {
-    fn tasks_written(&self) {
-        if let Some(hints) = &self.hints {
-            hints.tasks_written();
-        }
-        if let Some(announcer) = &self.announcer {
-            announcer.tasks_written();
-        }
-    }
-
-    fn task_cancelled(&self, id: TaskId) {
-        if let Some(hints) = &self.hints {
-            hints.task_cancelled(id);
-        }
-    }
-
     async fn write(&self, tasks: Vec<task::NewTask>) -> Result<Vec<Created>, Error> {
         match self.store.create_tasks(tasks, None).await? {
             Creation::Made(created) => {
-                self.tasks_written();
+                self.wake.tasks_written(created.iter().map(Created::task));
                 Ok(created)
             }
             Creation::Replayed(_) => Err(Error::Broken("an answer came again that nobody asked to keep".into())),
@@ -303,7 +283,7 @@ impl Punctual {
     /// Says that a transaction with tasks in it was committed. A hint: without it they are found within a second.
     pub fn wake(&self) {
         if let Ok(open) = self.open() {
-            open.tasks_written();
+            open.wake.tasks_changed();
         }
     }
 
@@ -331,7 +311,7 @@ impl Punctual {
     pub async fn cancel(&self, id: TaskId) -> Result<Task, Error> {
         let open = self.open()?;
         let task = open.store.cancel(id, None).await?.into_made()?;
-        open.task_cancelled(id);
+        open.wake.task_cancelled(id);
         Ok(task)
     }
 
@@ -348,8 +328,8 @@ impl Punctual {
         }
         let replacement = self.check(&open, change(NewTask::like(&old))).await?;
         let task = open.store.reschedule(id, replacement, None).await?.into_made()?;
-        open.task_cancelled(id);
-        open.tasks_written();
+        open.wake.task_cancelled(id);
+        open.wake.tasks_changed();
         Ok(task)
     }
 
@@ -360,7 +340,7 @@ impl Punctual {
     pub async fn retry(&self, id: TaskId) -> Result<Created, Error> {
         let open = self.open()?;
         let created = open.store.retry(id, None).await?.into_made()?;
-        open.tasks_written();
+        open.wake.tasks_changed();
         Ok(created)
     }
 
@@ -414,7 +394,7 @@ impl Punctual {
     /// `GaveUp`, if the actors had given up before.
     pub async fn drain(&self, within: Duration) -> Result<(), Error> {
         if let Ok(open) = self.open()
-            && open.announcer.is_some()
+            && open.store.has_other_nodes()
         {
             // What the announcer still has in hand would not be announced any more; it is only a hint.
             let _ = open.store.announce_tasks().await;

@@ -176,6 +176,7 @@ impl TaskWriter for Enqueue {
                 let definitions = postgres::definitions(connection).await.map_err(refused)?;
                 let tasks = tasks.into_iter().map(|task| enqueue::new_task(task, &definitions));
                 let tasks = tasks.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+                postgres::announce_tasks(connection).await.map_err(refused)?;
                 postgres::insert_tasks(connection, tasks, now).await
             }
         };

@@ -18,6 +18,15 @@ pub trait Cluster: Send + Sync {
     /// Tells other nodes that tasks were written. A hint: all that depends on it is how soon they look.
     async fn announce_tasks(&self) -> Result<(), StoreError>;
 
+    /// Waits until other nodes announce tasks, or may have done so while nobody listened.
+    ///
+    /// # Errors
+    /// When they cannot be heard, now or at all; whoever waits looks for itself then.
+    async fn hear_tasks(&self) -> Result<(), StoreError>;
+
+    /// Whether other nodes can work on this store beside this one.
+    fn has_other_nodes(&self) -> bool;
+
     /// Writes or refreshes a node; the store says when it was seen.
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError>;
 

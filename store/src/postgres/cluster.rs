@@ -34,6 +34,14 @@ impl Cluster for PostgresStore {
         lend!(self, |connection| { announce_tasks(connection).await })
     }
 
+    async fn hear_tasks(&self) -> Result<(), StoreError> {
+        self.hearing.hear(&self.pool).await
+    }
+
+    fn has_other_nodes(&self) -> bool {
+        true
+    }
+
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {
         lend!(self, |connection| {
             sqlx::query(

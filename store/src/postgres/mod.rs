@@ -43,6 +43,7 @@ mod bulk;
 mod claims;
 mod cluster;
 mod gather;
+mod hearing;
 mod kept;
 mod list;
 mod migrate;
@@ -76,6 +77,7 @@ pub(crate) use topics::definitions;
 use crate::plugins::Enqueue;
 use crate::{ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
+use hearing::Hearing;
 use kept::Kept;
 
 /// How long opening or waiting for a connection may take.
@@ -88,6 +90,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct PostgresStore {
     pool: PgPool,
     gather: Arc<Gather>,
+    hearing: Hearing,
     claiming: Kept,
     settling: Kept,
     /// As plugins use it, on connections of their own: they may keep one for long.
@@ -125,6 +128,7 @@ impl PostgresStore {
             gather: Gather::new(pool.clone(), options.clock.clone(), options.deadline),
             pool,
             database,
+            hearing: Hearing::default(),
             claiming: Kept::default(),
             settling: Kept::default(),
             clock: options.clock,

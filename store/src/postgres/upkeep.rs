@@ -89,6 +89,7 @@ impl Upkeep for PostgresStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
+        self.hearing.close();
         self.gather.close().await;
         for kept in [&self.claiming, &self.settling] {
             kept.close().await;

@@ -28,6 +28,14 @@ impl Cluster for SqliteStore {
         Ok(())
     }
 
+    async fn hear_tasks(&self) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+
+    fn has_other_nodes(&self) -> bool {
+        false
+    }
+
     async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {
         let node = node.clone();
         self.write(move |connection, now| {

@@ -1,0 +1,99 @@
+//! Hearing what other nodes announce.
+//!
+//! `LISTEN` needs a session of its own, and a pooler in between may swallow what is announced without a word. So a
+//! listener first says something to itself, and again whenever it has heard nothing for a while; one that does not hear
+//! itself is deaf, and says so.
+
+use std::time::Duration;
+
+use punctual_domain::store::StoreError;
+use sqlx::PgPool;
+use sqlx::postgres::PgListener;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use super::broken;
+
+/// Where tasks are announced.
+const CHANNEL: &str = "punctual_tasks";
+/// How long silence may last before it is put to the test.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long one's own word may take to come back.
+const ECHO: Duration = Duration::from_secs(2);
+/// What such a word begins with; nobody else means anything by it.
+const PROBE: &str = "probe ";
+
+/// The listener, once it hears.
+#[derive(Default)]
+pub(super) struct Hearing(Mutex<Option<PgListener>>);
+
+impl Hearing {
+    /// Returns when something was announced, or may have been while nobody listened.
+    pub(super) async fn hear(&self, pool: &PgPool) -> Result<(), StoreError> {
+        let mut place = self.0.lock().await;
+        match place.take() {
+            None => {
+                let mut listener = PgListener::connect_with(pool).await.map_err(broken)?;
+                listener.listen(CHANNEL).await.map_err(broken)?;
+                test(&mut listener, pool).await?;
+                *place = Some(listener);
+                Ok(())
+            }
+            Some(mut listener) => {
+                loop {
+                    match tokio::time::timeout(SILENCE, listener.recv()).await {
+                        Ok(Ok(heard)) if heard.payload().starts_with(PROBE) => {}
+                        Ok(Ok(_)) => break,
+                        Ok(Err(error)) => return Err(broken(error)),
+                        Err(_) => {
+                            if test(&mut listener, pool).await? == Heard::More {
+                                break;
+                            }
+                        }
+                    }
+                }
+                // What has come by now is looked for by the same look.
+                while listener.next_buffered().is_some() {}
+                *place = Some(listener);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops listening.
+    pub(super) fn close(&self) {
+        if let Ok(mut place) = self.0.try_lock() {
+            place.take();
+        }
+    }
+}
+
+/// What else was heard while waiting for one's own word.
+#[derive(PartialEq)]
+enum Heard {
+    Nothing,
+    More,
+}
+
+/// Says something and waits to hear it.
+async fn test(listener: &mut PgListener, pool: &PgPool) -> Result<Heard, StoreError> {
+    let word = format!("{PROBE}{}", Uuid::new_v4());
+    let told = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(&word).execute(pool);
+    told.await.map_err(broken)?;
+    let mut heard = Heard::Nothing;
+    let echo = async {
+        loop {
+            match listener.recv().await {
+                Ok(said) if said.payload() == word => return Ok(()),
+                Ok(said) if said.payload().starts_with(PROBE) => {}
+                Ok(_) => heard = Heard::More,
+                Err(error) => return Err(broken(error)),
+            }
+        }
+    };
+    match tokio::time::timeout(ECHO, echo).await {
+        Ok(Ok(())) => Ok(heard),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(StoreError::Unavailable("notifications do not arrive; is a pooler in between?".into())),
+    }
+}
