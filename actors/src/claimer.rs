@@ -103,8 +103,6 @@ pub(crate) struct State {
     suspects: HashMap<TaskId, ActorId>,
     /// A claim is under way that may bring such a task.
     suspect_wanted: bool,
-    /// Another was sent meanwhile, and had to leave such tasks alone.
-    suspect_refused: bool,
     /// Whether topics without a Dispatcher are looked for with the next claim.
     look: bool,
     /// A `Claim` to ourselves is on its way.
@@ -168,7 +166,6 @@ impl Actor for Claimer {
             definitions_known: false,
             suspects: HashMap::new(),
             suspect_wanted: false,
-            suspect_refused: false,
             look: true,
             claim_queued: false,
             claims: 0,
@@ -336,7 +333,6 @@ impl Claimer {
             }
         }
         let may_take_suspect = state.suspects.is_empty() && !state.suspect_wanted;
-        state.suspect_refused |= state.suspect_wanted;
         state.suspect_wanted |= may_take_suspect;
         state.claims += 1;
         state.wake_at = None;
@@ -371,20 +367,19 @@ impl Claimer {
             Err(error) => (Vec::new(), Some(error)),
         };
         let got = self.hand_over(state, tasks, sent_at);
+        let left_suspects = request.suspects == Suspects::AtMost(0) && state.suspects.is_empty();
         for Want { topic, slots } in &request.wants {
             let Some(lane) = state.lanes.get_mut(topic) else { continue };
             let got = got.get(topic).copied().unwrap_or(0);
             lane.reserved = lane.reserved.saturating_sub(*slots);
             lane.credit += slots - got;
             lane.flowing = got == *slots;
-            lane.look |= error.is_some();
+            // It may have come back short because it had to leave alone what another claim was allowed to take.
+            lane.look |= error.is_some() || !lane.flowing && left_suspects;
             if lane.retiring && lane.reserved == 0 {
                 let dispatcher = lane.dispatcher.clone();
                 retire(state, topic, &dispatcher);
             }
-        }
-        if !state.suspect_wanted && std::mem::take(&mut state.suspect_refused) {
-            self.look(myself, state);
         }
         match error {
             Some(error) => self.back_off(myself, state, &error),

@@ -28,9 +28,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// With more outcomes waiting than this nothing more is claimed, until so few are left.
 const TOO_MANY: usize = 5 * BATCH;
 const FEW: usize = BATCH;
-/// How many writes may be under way at a time, and how many outcomes make a second one worth it.
-const WRITES: usize = 2;
-const WORTH_ANOTHER: usize = 250;
 
 pub(crate) enum SettlerMessage {
     /// Write outcomes.
@@ -61,8 +58,7 @@ pub(crate) struct State {
     waiting: Vec<Ended>,
     /// How many outcomes the next write takes.
     batch: usize,
-    /// How many writes are under way.
-    writes: usize,
+    writing: bool,
     /// The Claimer was told to wait.
     is_behind: bool,
     wait: Duration,
@@ -81,7 +77,7 @@ impl Actor for Settler {
         Ok(State {
             waiting: Vec::new(),
             batch: BATCH,
-            writes: 0,
+            writing: false,
             is_behind: false,
             wait: FIRST_WAIT,
             backing_off: false,
@@ -109,7 +105,7 @@ impl Actor for Settler {
             SettlerMessage::Written { batch, answers } => self.written(&myself, state, batch, answers),
             SettlerMessage::Drain(reply) => state.drained = Some(reply),
         }
-        if state.writes == 0
+        if !state.writing
             && state.waiting.is_empty()
             && let Some(reply) = state.drained.take()
         {
@@ -121,13 +117,12 @@ impl Actor for Settler {
 }
 
 impl Settler {
-    /// Writes what is waiting, beside what is being written if that is much.
+    /// Writes what is waiting, unless a write is under way: a second one beside it was measured to be slower.
     fn flush(&self, myself: &ActorRef<SettlerMessage>, state: &mut State) {
-        let worth_it = if state.writes == 0 { 1 } else { WORTH_ANOTHER };
-        if state.writes >= WRITES || state.waiting.len() < worth_it || state.backing_off {
+        if state.writing || state.waiting.is_empty() || state.backing_off {
             return;
         }
-        state.writes += 1;
+        state.writing = true;
         let rest = state.waiting.split_off(state.waiting.len().min(state.batch));
         let batch = std::mem::replace(&mut state.waiting, rest);
         let (store, myself) = (self.store.clone(), myself.clone());
@@ -145,7 +140,7 @@ impl Settler {
         mut batch: Vec<Ended>,
         answers: Result<Vec<Settled>, StoreError>,
     ) {
-        state.writes -= 1;
+        state.writing = false;
         match answers {
             Ok(answers) => {
                 self.tell_if_caught_up(state);

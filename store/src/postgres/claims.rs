@@ -61,7 +61,7 @@ impl Claims for PostgresStore {
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
-        lend!(self.claiming, |connection| {
+        lend!(self, |connection| {
             let names: Vec<String> = sqlx::query_scalar(include_str!("sql/due_topics.sql"))
                 .bind(self.now())
                 .bind(after.map_or("", Topic::as_str))
@@ -74,7 +74,7 @@ impl Claims for PostgresStore {
     }
 
     async fn next_due_at(&self, after: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, StoreError> {
-        lend!(self.claiming, |connection| {
+        lend!(self, |connection| {
             sqlx::query_scalar(include_str!("sql/next_due_at.sql"))
                 .bind(bounded(after))
                 .fetch_one(connection)

@@ -1,9 +1,8 @@
 //! Connections that hot statements keep to themselves.
 //!
 //! A pool asks a connection whether it is well each time it comes back, which costs more than a claim's round trip; and a
-//! plan made for one set of figures can be a hundred times slower for another. So claiming, settling and writing have
-//! connections of their own, with plans that are made once and follow the indexes whatever the statistics say. Somebody who comes
-//! while they are in use takes one of the pool.
+//! plan made for one set of figures can be a hundred times slower for another. So claiming, settling and writing have a
+//! connection each, with plans that are made once and follow the indexes whatever the statistics say.
 
 use std::ops::{Deref, DerefMut};
 
@@ -21,18 +20,16 @@ const PLANS: &str = "SELECT set_config('plan_cache_mode', 'force_generic_plan', 
     set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
     set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)";
 
-/// The places of connections that are kept between statements; empty until one is first used, and after one failed.
+/// The place of a connection that is kept between statements; empty until it is first used, and after one failed.
 #[derive(Default)]
-pub(super) struct Kept([Mutex<Option<PgConnection>>; 2]);
+pub(super) struct Kept(Mutex<Option<PgConnection>>);
 
 impl Kept {
-    /// Lets go of them in good order.
+    /// Lets go of it in good order.
     pub(super) async fn close(&self) {
-        for place in &self.0 {
-            if let Some(connection) = place.lock().await.take() {
-                // A failed farewell changes nothing: the connection is gone either way.
-                let _ = connection.close().await;
-            }
+        if let Some(connection) = self.0.lock().await.take() {
+            // A failed farewell changes nothing: the connection is gone either way.
+            let _ = connection.close().await;
         }
     }
 }
@@ -57,10 +54,9 @@ impl<'s> Held<'s> {
         Ok(Self { connection: Some(Lent::Pooled(connection)), place: None })
     }
 
-    /// One of those that are kept, if nobody else has them.
+    /// The one that is kept, once whoever has it gives it back: two claims at a time would only get in each other's way.
     pub(super) async fn kept(kept: &'s Kept, pool: &PgPool) -> Result<Self, StoreError> {
-        let free = kept.0.iter().find_map(|place| place.try_lock().ok());
-        let Some(mut place) = free else { return Self::pooled(pool).await };
+        let mut place = kept.0.lock().await;
         let connection = match place.take() {
             Some(connection) => connection,
             None => {
