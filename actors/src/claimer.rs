@@ -33,14 +33,16 @@ const CLAIMS: usize = 2;
 const TOPICS: u32 = 1_000;
 /// Tasks that became due this long ago and were not claimed wait for something else than time.
 const JUST_DUE: TimeDelta = TimeDelta::seconds(1);
-/// How long to wait for a task that is due and was not claimed: another node is at it, or its turn has not come.
-const SECOND_LOOK: TimeDelta = TimeDelta::milliseconds(20);
+/// How long to wait for a task that is due and was not claimed: by the store's clock it may not be due yet, another node
+/// may be at it, or its turn has not come. Doubled with each look in vain.
+const FIRST_SECOND_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_SECOND_LOOK: Duration = Duration::from_millis(250);
 /// How often the store's clock and the topics' definitions are learnt anew.
 const LEARN_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// By how much our clock may leave the monotonic one before the store's is asked again.
 const TOLERATED_DRIFT: TimeDelta = TimeDelta::milliseconds(100);
-/// How long asking the store for its time may take and still tell how far its clock is ahead.
-const SLOWEST_MEASURE: TimeDelta = TimeDelta::seconds(1);
+/// How often the store is asked for its time; the fastest answer tells most.
+const MEASURES: usize = 3;
 /// The first and the longest wait while the store is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -115,6 +117,8 @@ pub(crate) struct State {
     offset_measured_at: Option<(DateTime<Utc>, Instant)>,
     /// The due instant that last made us claim again at once.
     hurried_for: Option<DateTime<Utc>>,
+    /// How long the next such task is waited for.
+    second_look: Duration,
     /// When we wake by ourselves, if we rest.
     wake_at: Option<DateTime<Utc>>,
     alarm: Alarm,
@@ -172,6 +176,7 @@ impl Actor for Claimer {
             offset: TimeDelta::zero(),
             offset_measured_at: None,
             hurried_for: None,
+            second_look: FIRST_SECOND_LOOK,
             wake_at: None,
             alarm: Alarm::default(),
             wait: FIRST_WAIT,
@@ -366,6 +371,9 @@ impl Claimer {
             Ok(tasks) => (tasks, None),
             Err(error) => (Vec::new(), Some(error)),
         };
+        if !tasks.is_empty() {
+            state.second_look = FIRST_SECOND_LOOK;
+        }
         let got = self.hand_over(state, tasks, sent_at);
         let left_suspects = request.suspects == Suspects::AtMost(0) && state.suspects.is_empty();
         for Want { topic, slots } in &request.wants {
@@ -416,7 +424,8 @@ impl Claimer {
             return Ok(Wake::AtOnce);
         }
         let following = self.store.next_due_at(now + state.offset).await?.map_or(poll_at, |at| at - state.offset);
-        let second_look = if self.due_lanes(state).await?.is_empty() { poll_at } else { now + SECOND_LOOK };
+        let second_look = now + state.second_look;
+        state.second_look = (state.second_look * 2).min(LONGEST_SECOND_LOOK);
         Ok(Wake::At(following.min(second_look).min(poll_at)))
     }
 
@@ -447,17 +456,20 @@ impl Claimer {
         Ok(())
     }
 
-    /// How far the store's clock is ahead of ours.
+    /// How far the store's clock is ahead of ours, at the least: who wakes too early has to wait again.
     async fn measure_offset(&self) -> Result<TimeDelta, StoreError> {
-        loop {
+        let mut best: Option<(TimeDelta, TimeDelta)> = None;
+        for _ in 0..MEASURES {
             let asked_at = self.clock.now();
             let theirs = self.store.now().await?;
-            let taken = self.clock.now() - asked_at;
-            // A clock that was set in between, or an answer that took long, tells nothing.
-            if taken < SLOWEST_MEASURE {
-                return Ok(theirs - (asked_at + taken / 2));
+            let answered_at = self.clock.now();
+            // A clock that was set in between tells nothing.
+            let taken = (answered_at - asked_at).abs();
+            if best.is_none_or(|(least, _)| taken < least) {
+                best = Some((taken, theirs - answered_at));
             }
         }
+        Ok(best.map_or_else(TimeDelta::zero, |(_, offset)| offset))
     }
 
     /// Asks for Dispatchers of topics that have due tasks and none yet.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use punctual_domain::id::{Epoch, TaskId};
-use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects};
+use punctual_domain::id::{Epoch, NodeId, TaskId};
+use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects, Want};
 use punctual_domain::task::{LOST_TOO_OFTEN, Task};
 use punctual_domain::topic::Topic;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use super::{PostgresStore, broken, micros, rows, settle, violates};
 use crate::instant::bounded;
@@ -26,6 +27,12 @@ impl Claims for PostgresStore {
             Suspects::AtMost(most) => i32::try_from(most).unwrap_or(i32::MAX),
         };
         lend!(self.claiming, |connection| {
+            if let [want] = &request.wants[..] {
+                let claimed = claim_topic(connection, request, want, self.now()).await?;
+                if !claimed.is_empty() {
+                    return in_order(&claimed, request.node);
+                }
+            }
             for _ in 0..SERIAL_RACES {
                 for without_serial in [false, true] {
                     let claimed = sqlx::query(include_str!("sql/claim.sql"))
@@ -41,14 +48,7 @@ impl Claims for PostgresStore {
                     match claimed {
                         // All others are taken, or there are none: once more for the serial keys.
                         Ok(claimed) if claimed.is_empty() && without_serial => {}
-                        Ok(claimed) => {
-                            let mut tasks = Vec::with_capacity(claimed.len());
-                            for row in &claimed {
-                                tasks.push(rows::claimed(row, request.node)?);
-                            }
-                            tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
-                            return Ok(tasks);
-                        }
+                        Ok(claimed) => return in_order(&claimed, request.node),
                         // Another claimer began a task of the same serial key between our look and our write, and
                         // nothing was claimed. Whoever has no serial key must not wait for that race.
                         Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
@@ -128,4 +128,36 @@ impl Claims for PostgresStore {
             sqlx::query_scalar(include_str!("sql/next_expiry_at.sql")).fetch_one(connection).await.map_err(broken)
         })
     }
+}
+
+/// A claim for one topic, as most are. Nothing is claimed if a task is due that lost an attempt, or another claimer began
+/// one of the same serial key between our look and our write: then the whole statement decides.
+async fn claim_topic(
+    connection: &mut PgConnection,
+    request: &ClaimRequest,
+    want: &Want,
+    now: Option<DateTime<Utc>>,
+) -> Result<Vec<PgRow>, StoreError> {
+    let claimed = sqlx::query(include_str!("sql/claim_topic.sql"))
+        .bind(now)
+        .bind(want.topic.as_str())
+        .bind(i64::from(want.slots))
+        .bind(request.node.0)
+        .bind(micros(request.lease))
+        .fetch_all(connection)
+        .await;
+    match claimed {
+        Err(error) if violates(&error, "punctual_tasks_serial_running") => Ok(Vec::new()),
+        claimed => claimed.map_err(broken),
+    }
+}
+
+/// The claimed tasks in the order of claims.
+fn in_order(claimed: &[PgRow], owner: NodeId) -> Result<Vec<Task>, StoreError> {
+    let mut tasks = Vec::with_capacity(claimed.len());
+    for row in claimed {
+        tasks.push(rows::claimed(row, owner)?);
+    }
+    tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
+    Ok(tasks)
 }
