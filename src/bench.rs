@@ -60,25 +60,23 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// Runs `measure` on a scratch database, and removes that whatever comes of it.
-    async fn on_scratch<T>(&self, measure: impl AsyncFnOnce(&Site) -> Result<T>) -> Result<T> {
+    async fn on_scratch<T>(&self, measure: impl AsyncFnOnce(&Site<'_>) -> Result<T>) -> Result<T> {
         let scratch = Scratch::create(&self.database_url).await?;
-        let site = async {
-            let store = punctual_store::connect(scratch.url(), Options::default()).await?;
-            let mut topic = TopicDefinition::new(TOPIC.parse()?, Route::Handler);
-            topic.concurrency = self.concurrency;
-            store.put_topic(&topic).await?;
-            anyhow::Ok(Site { bench: self.clone(), scratch, store })
-        };
-        // What was made before a failure here has nothing in it yet.
-        let site = site.await?;
         let measured = tokio::select! {
-            measured = measure(&site) => measured,
+            measured = self.on(&scratch, measure) => measured,
             _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
         };
-        let Site { scratch, store, .. } = site;
+        let removed = scratch.remove().await.context("the scratch database was not removed");
+        measured.and_then(|measured| removed.map(|()| measured))
+    }
+
+    async fn on<T>(&self, scratch: &Scratch, measure: impl AsyncFnOnce(&Site<'_>) -> Result<T>) -> Result<T> {
+        let store = punctual_store::connect(scratch.url(), Options::default()).await?;
+        let mut topic = TopicDefinition::new(TOPIC.parse()?, Route::Handler);
+        topic.concurrency = self.concurrency;
+        store.put_topic(&topic).await?;
+        let measured = measure(&Site { bench: self, scratch, store: Arc::clone(&store) }).await;
         store.close().await.context("the scratch database was not closed")?;
-        drop(store);
-        scratch.remove().await.context("the scratch database was not removed")?;
         measured
     }
 
@@ -89,13 +87,13 @@ impl Bench {
 }
 
 /// A scratch database, ready to be measured on.
-struct Site {
-    bench: Bench,
-    scratch: Scratch,
+struct Site<'b> {
+    bench: &'b Bench,
+    scratch: &'b Scratch,
     store: Arc<dyn Store>,
 }
 
-impl Site {
+impl Site<'_> {
     /// Starts the engine as `serve` would.
     async fn start(&self, handler: impl Handler + 'static) -> Result<Running> {
         let deps = Deps {

@@ -37,6 +37,8 @@ const JUST_DUE: TimeDelta = TimeDelta::seconds(1);
 /// may be at it, or its turn has not come. Doubled with each look in vain.
 const FIRST_SECOND_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_SECOND_LOOK: Duration = Duration::from_millis(250);
+/// How often topics that something became due in by time alone are looked for while others keep us busy.
+const WHILE_BUSY: TimeDelta = TimeDelta::seconds(1);
 /// How often the store's clock and the topics' definitions are learnt anew.
 const LEARN_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// By how much our clock may leave the monotonic one before the store's is asked again.
@@ -56,6 +58,8 @@ pub(crate) enum ClaimerMessage {
     DispatcherEnded(ActorId),
     /// Something may be due that was not, in any topic.
     Look,
+    /// The instant has come that we wanted to wake at.
+    Wake,
     /// A task was written that is due at that instant of the store's clock.
     Written { topic: Topic, run_at: DateTime<Utc> },
     /// Definitions of topics changed.
@@ -115,6 +119,8 @@ pub(crate) struct State {
     offset: TimeDelta,
     /// When that was measured, by our clock and by the monotonic one.
     offset_measured_at: Option<(DateTime<Utc>, Instant)>,
+    /// When we last looked for anything that may be due.
+    looked_at: Option<DateTime<Utc>>,
     /// The due instant that last made us claim again at once.
     hurried_for: Option<DateTime<Utc>>,
     /// How long the next such task is waited for.
@@ -147,8 +153,9 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(dispatcher: ActorRef<DispatcherMessage>) -> Self {
-        Self { dispatcher, sent: 0, credit: 0, reserved: 0, look: true, flowing: false, retiring: false }
+    /// The lane of a Dispatcher that has received so many tasks in all.
+    fn new(dispatcher: ActorRef<DispatcherMessage>, received: u64) -> Self {
+        Self { dispatcher, sent: received, credit: 0, reserved: 0, look: true, flowing: false, retiring: false }
     }
 
     fn wants_more(&self) -> bool {
@@ -175,6 +182,7 @@ impl Actor for Claimer {
             claims: 0,
             offset: TimeDelta::zero(),
             offset_measured_at: None,
+            looked_at: None,
             hurried_for: None,
             second_look: FIRST_SECOND_LOOK,
             wake_at: None,
@@ -196,9 +204,9 @@ impl Actor for Claimer {
         match message {
             ClaimerMessage::SlotsFree { topic, slots, received, dispatcher } => {
                 state.awaited.remove(&topic);
-                let lane = state.lanes.entry(topic).or_insert_with(|| Lane::new(dispatcher.clone()));
+                let lane = state.lanes.entry(topic).or_insert_with(|| Lane::new(dispatcher.clone(), received));
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
-                    *lane = Lane::new(dispatcher);
+                    *lane = Lane::new(dispatcher, received);
                 }
                 // What is on its way takes slots that were still free when this was said.
                 let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
@@ -219,6 +227,14 @@ impl Actor for Claimer {
                 self.look(&myself, state);
             }
             ClaimerMessage::Look => self.look(&myself, state),
+            ClaimerMessage::Wake => {
+                self.look(&myself, state);
+                // Until there is a moment to find out when the next task is due. There is one alarm: what it was set to
+                // after this message was sent stays.
+                if !state.backing_off && !state.draining {
+                    self.wake(&myself, state, self.clock.now() + WHILE_BUSY);
+                }
+            }
             ClaimerMessage::Written { topic, run_at } => self.written(&myself, state, &topic, run_at),
             ClaimerMessage::TopicsChanged => {
                 state.definitions_known = false;
@@ -234,7 +250,7 @@ impl Actor for Claimer {
             ClaimerMessage::SettlerBehind => state.settler_behind = true,
             ClaimerMessage::SettlerCaughtUp => {
                 state.settler_behind = false;
-                self.queue_claim(&myself, state);
+                self.look(&myself, state);
             }
             ClaimerMessage::Claim => {
                 state.claim_queued = false;
@@ -273,6 +289,7 @@ impl Claimer {
     /// Anything may be due, in topics we know and in others.
     fn look(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
         state.look = true;
+        state.looked_at = Some(self.clock.now());
         for lane in state.lanes.values_mut() {
             lane.look = true;
         }
@@ -295,7 +312,7 @@ impl Claimer {
 
     fn wake(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, at: DateTime<Utc>) {
         state.wake_at = Some(at);
-        state.alarm.set(&self.clock, at, myself, ClaimerMessage::Look);
+        state.alarm.set(&self.clock, at, myself, ClaimerMessage::Wake);
     }
 
     /// Sends the next claim on its way, if there is credit for what may be due; else rests.
@@ -340,7 +357,6 @@ impl Claimer {
         let may_take_suspect = state.suspects.is_empty() && !state.suspect_wanted;
         state.suspect_wanted |= may_take_suspect;
         state.claims += 1;
-        state.wake_at = None;
         let request = ClaimRequest {
             node: self.node,
             lease: self.settings.lease,
@@ -379,8 +395,10 @@ impl Claimer {
         for Want { topic, slots } in &request.wants {
             let Some(lane) = state.lanes.get_mut(topic) else { continue };
             let got = got.get(topic).copied().unwrap_or(0);
-            lane.reserved = lane.reserved.saturating_sub(*slots);
-            lane.credit += slots - got;
+            // A lane that is newer than the claim has nothing reserved for it.
+            let reserved = lane.reserved.min(*slots);
+            lane.reserved -= reserved;
+            lane.credit += reserved.saturating_sub(got);
             lane.flowing = got == *slots;
             // It may have come back short because it had to leave alone what another claim was allowed to take.
             lane.look |= error.is_some() || !lane.flowing && left_suspects;
@@ -414,13 +432,17 @@ impl Claimer {
     async fn next_wake(&self, state: &mut State) -> Result<Wake, StoreError> {
         let now = self.clock.now();
         let poll_at = now + self.settings.poll_interval;
-        let due_at = self.store.next_due_at(now + state.offset - JUST_DUE).await?.map(|at| at - state.offset);
-        let Some(due_at) = due_at else { return Ok(Wake::At(poll_at)) };
-        if due_at > self.clock.now() {
-            return Ok(Wake::At(due_at.min(poll_at)));
-        }
+        // What became due since the last look, however long ago that is.
+        let since = state.looked_at.map_or(now, |looked_at| looked_at.min(now)) - JUST_DUE;
+        let due_at = self.store.next_due_at(since + state.offset).await?.map(|at| at - state.offset);
+        let Some(due_at) = due_at.filter(|due_at| *due_at <= self.clock.now()) else {
+            state.second_look = FIRST_SECOND_LOOK;
+            return Ok(Wake::At(due_at.map_or(poll_at, |due_at| due_at.min(poll_at))));
+        };
         // It became due since the claim; one that is still there after another claim must not keep us spinning.
-        if state.hurried_for.replace(due_at) != Some(due_at) {
+        let is_first = state.second_look == FIRST_SECOND_LOOK;
+        if state.hurried_for.replace(due_at) != Some(due_at) && is_first {
+            state.second_look *= 2;
             return Ok(Wake::AtOnce);
         }
         let following = self.store.next_due_at(now + state.offset).await?.map_or(poll_at, |at| at - state.offset);
@@ -503,7 +525,7 @@ impl Claimer {
             only.slots = cap;
             return Ok(wants);
         }
-        let due = self.due_lanes(state).await?;
+        let due: HashSet<Topic> = self.due_topics().await?.into_iter().collect();
         wants.retain(|want| due.contains(&want.topic));
         for (_, lane) in state.lanes.iter_mut().filter(|(topic, _)| !due.contains(*topic)) {
             (lane.look, lane.flowing) = (false, false);
@@ -518,12 +540,6 @@ impl Claimer {
             sharers -= 1;
         }
         Ok(wants)
-    }
-
-    /// Topics that have due tasks and a Dispatcher with credit.
-    async fn due_lanes(&self, state: &State) -> Result<HashSet<Topic>, StoreError> {
-        let due = self.due_topics().await?;
-        Ok(due.into_iter().filter(|topic| state.lanes.get(topic).is_some_and(|lane| lane.credit > 0)).collect())
     }
 
     async fn due_topics(&self) -> Result<Vec<Topic>, StoreError> {

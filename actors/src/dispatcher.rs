@@ -169,7 +169,7 @@ impl Actor for Dispatcher {
             DispatcherMessage::Rewire { settler, claimer } => self.rewire(&myself, state, settler, claimer),
             DispatcherMessage::Retire => {
                 state.retiring = false;
-                if state.running.is_empty() {
+                if state.running.is_empty() && state.outcomes.is_empty() {
                     myself.stop(None);
                 } else {
                     self.announce(&myself, state);
@@ -382,7 +382,9 @@ impl Dispatcher {
             self.extend(myself, state, now);
         }
         self.announce(myself, state);
-        let is_idle = state.running.is_empty() && now - state.idle_since >= self.settings.idle_dispatcher;
+        let is_idle = state.running.is_empty()
+            && state.outcomes.is_empty()
+            && now - state.idle_since >= self.settings.idle_dispatcher;
         if is_idle && !state.retiring && !state.draining {
             state.retiring = true;
             let retiring = ClaimerMessage::Retiring { topic: self.topic.clone(), dispatcher: myself.clone() };

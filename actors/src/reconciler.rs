@@ -82,6 +82,8 @@ impl Reconciler {
                 tracing::warn!(freed, failed, "leases expired");
                 // A Supervisor that is gone takes us along.
                 let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
+                // A hint to other nodes: what they miss of it, their next look finds.
+                let _ = self.store.announce_tasks().await;
             }
             if freed + failed < u64::from(BATCH) {
                 break;

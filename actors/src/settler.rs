@@ -128,6 +128,10 @@ impl Settler {
         let (store, myself) = (self.store.clone(), myself.clone());
         tokio::spawn(async move {
             let answers = store.settle(batch.iter().map(|ended| ended.settling.clone()).collect()).await;
+            if answers.is_ok() && batch.iter().any(|ended| ended.unblocks) {
+                // A hint to other nodes: what they miss of it, their next look finds.
+                let _ = store.announce_tasks().await;
+            }
             // A Settler that is gone leaves these tasks to their leases.
             let _ = myself.cast(SettlerMessage::Written { batch, answers });
         });
@@ -165,6 +169,7 @@ impl Settler {
                 for Ended { settling, .. } in &batch {
                     tracing::error!(task_id = %settling.task_id, %error, "outcome cannot be written, dropped");
                 }
+                self.tell_if_caught_up(state);
                 self.flush(myself, state);
             }
             Err(error) => {

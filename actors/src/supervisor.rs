@@ -324,10 +324,11 @@ async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: 
     state.phase = Phase::Draining;
     state.reconciler.stop(None);
     // After its answer the Claimer hands over nothing more; one that failed does not either.
+    let asked_at = Instant::now();
     let patience = within.clamp(Duration::from_secs(1), Duration::from_secs(30));
     let _ = ractor::call_t!(state.claimer, ClaimerMessage::Drain, patience.as_millis() as u64);
     tell_dispatchers(state, || DispatcherMessage::Drain);
-    later(myself, within, SupervisorMessage::HandBack);
+    later(myself, within.saturating_sub(asked_at.elapsed()), SupervisorMessage::HandBack);
     if state.dispatchers.is_empty() {
         flush(myself, state);
     }

@@ -96,7 +96,8 @@ BEGIN
                     || format('backoff.%s: must be a whole number of ms from 0 to 31536000000 (a year)', field);
             END IF;
         ELSIF field = 'jitter' THEN
-            IF NOT jsonb_path_exists(given, '$ ? (@ >= 0 && @ <= 1)') THEN
+            -- A path looks into an array; a list of numbers is none.
+            IF jsonb_typeof(given) <> 'number' OR NOT jsonb_path_exists(given, '$ ? (@ >= 0 && @ <= 1)') THEN
                 refused := refused || 'backoff.jitter: must be 0 to 1'::text;
             END IF;
         ELSE

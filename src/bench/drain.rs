@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ impl Drain {
         Ok(Figure { workload: "drain", n: self.tasks, value, unit: "tasks/s", config })
     }
 
-    async fn measure(self, site: &Site) -> Result<super::Value> {
+    async fn measure(self, site: &Site<'_>) -> Result<super::Value> {
         if self.future > 0 {
             site.scratch.fill_future(TOPIC, self.future).await?;
         }
@@ -52,8 +52,11 @@ impl Drain {
 
         let count = Arc::new(Count { left: AtomicU64::new(self.tasks), done: Notify::new() });
         let started_at = Instant::now();
-        let engine = site.start(Counting(count.clone())).await?;
-        count.done.notified().await;
+        let mut engine = site.start(Counting(count.clone())).await?;
+        tokio::select! {
+            () = count.done.notified() => {}
+            () = engine.gave_up() => bail!("the engine gave up"),
+        }
         // Ends once every outcome is written.
         engine.drain(DRAIN).await?;
         let took = started_at.elapsed();

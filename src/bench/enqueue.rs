@@ -26,7 +26,7 @@ impl Enqueue {
         Ok(Figure { workload, n: self.tasks, value, unit: "tasks/s", config })
     }
 
-    async fn measure(self, site: &Site) -> Result<Value> {
+    async fn measure(self, site: &Site<'_>) -> Result<Value> {
         site.scratch.come_to_rest().await?;
         let next = Arc::new(AtomicU64::new(0));
         let mut producers = JoinSet::new();

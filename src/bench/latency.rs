@@ -27,7 +27,7 @@ impl Latency {
         Ok(Figure { workload: "latency", n: self.tasks, value, unit: "ms", config })
     }
 
-    async fn measure(self, site: &Site) -> Result<Value> {
+    async fn measure(self, site: &Site<'_>) -> Result<Value> {
         let (begun, mut beginnings) = mpsc::unbounded_channel();
         let engine = site.start(Noting(begun)).await?;
         let hints = engine.hints();
@@ -51,7 +51,7 @@ impl Latency {
         let mut lags = Vec::new();
         while (lags.len() as u64) < self.tasks {
             let next = tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("a task did not begin")?;
-            let Some((i, begun_at)) = next else { break };
+            let (i, begun_at) = next.context("the engine gave up")?;
             let sent_at = sent.lock().expect("nobody panicked with it").get(i).copied().flatten();
             lags.extend(sent_at.map(|sent_at| begun_at - sent_at));
         }

@@ -29,7 +29,7 @@ impl Precision {
         Ok(Figure { workload: "timer", n: self.tasks, value, unit: "ms", config })
     }
 
-    async fn measure(self, site: &Site) -> Result<Value> {
+    async fn measure(self, site: &Site<'_>) -> Result<Value> {
         let (begun, mut beginnings) = mpsc::unbounded_channel();
         let engine = site.start(Noting { begun, clock: SystemClock::new() }).await?;
         let first_at = site.store.now().await? + AHEAD;
@@ -45,7 +45,8 @@ impl Precision {
         let mut lags = Vec::new();
         while (lags.len() as u64) < self.tasks {
             let next = tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("a task did not begin")?;
-            lags.extend(next.map(|(due_at, begun_at)| (begun_at - due_at).to_std().unwrap_or_default()));
+            let (due_at, begun_at) = next.context("the engine gave up")?;
+            lags.push((begun_at - due_at).to_std().unwrap_or_default());
         }
         engine.drain(PATIENCE).await?;
         Ok(waits(lags))

@@ -34,6 +34,7 @@ impl MigrateArgs {
         for migration in before.missing() {
             writeln!(out, "{done} {}", migration.name)?;
         }
+        let mut applied_for_plugins = 0;
         // Opened only if need be: the file may be in use.
         if plugins.iter().any(|plugin| !plugin.migrations().is_empty()) {
             if self.dry_run && before.missing().next().is_some() {
@@ -44,12 +45,14 @@ impl MigrateArgs {
                 if !self.dry_run {
                     plugins::migrate(&*store, &plugins).await?;
                 }
+                applied_for_plugins = missing.len();
                 for migration in missing {
                     writeln!(out, "{done} {migration}")?;
                 }
             }
         }
         match before.missing().count() {
+            0 if applied_for_plugins > 0 => writeln!(out, "{url} has schema {}", before.version)?,
             0 => writeln!(out, "{url} has schema {}, nothing to do", before.version)?,
             _ if self.dry_run => writeln!(out, "{url} has schema {} and is left as it is", before.version)?,
             _ => writeln!(out, "{url} has schema {} now", SchemaState::ours())?,

@@ -311,7 +311,11 @@ impl Punctual {
     pub async fn cancel(&self, id: TaskId) -> Result<Task, Error> {
         let open = self.open()?;
         let task = open.store.cancel(id, None).await?.into_made()?;
-        open.wake.task_cancelled(id);
+        if task.status == task::TaskStatus::Cancelled {
+            open.wake.task_cancelled(id);
+            // Others of its serial key may have waited for it.
+            open.wake.tasks_changed();
+        }
         Ok(task)
     }
 
@@ -344,7 +348,8 @@ impl Punctual {
         Ok(created)
     }
 
-    /// Writes a schedule, enabled, with its first instant after now.
+    /// Writes a schedule, enabled, with its first instant after now. Schedules are kept, and do not fire yet: what turns
+    /// their instants into tasks is still to come.
     ///
     /// # Errors
     /// `Invalid`, `NameTaken`, `ClientRequestIdInUse`, `Unavailable`.

@@ -36,7 +36,7 @@
 //! `punctual-greeting = { path = "plugins/greeting" }` to `[dependencies]`. In `src/plugins.rs`, add a line to the list:
 //!
 //! ```ignore
-//! fn linked() -> Vec<Box<dyn Plugin>> {
+//! fn ours() -> Vec<Box<dyn Plugin>> {
 //!     vec![Box::new(punctual_echo::Echo), Box::new(punctual_greeting::Greeting)]
 //! }
 //! ```

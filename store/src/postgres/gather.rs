@@ -85,7 +85,10 @@ impl Gather {
             // In a task of its own: a caller that goes away leaves the others their writer.
             tokio::spawn(Arc::clone(self).write_waiting());
         }
-        answered.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the writer is gone".into())))
+        match tokio::time::timeout(self.deadline, answered).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(StoreError::Unavailable("the writer is gone".into()))),
+            Err(_) => Err(StoreError::Unavailable(format!("no answer within {:?}", self.deadline))),
+        }
     }
 
     /// Whether the caller has to bring a writer along.
@@ -101,6 +104,9 @@ impl Gather {
     /// The next batch; with none, the writer has left.
     fn next_batch(&self) -> Vec<Call> {
         let mut line = self.line.lock().expect("nobody panics with the line");
+        // Who has gone does not want it any more.
+        line.waiting.retain(|call| !call.answer.is_closed());
+        line.tasks = line.waiting.iter().map(|call| call.tasks.len()).sum();
         let mut tasks = 0;
         let taken = line.waiting.iter().take_while(|call| {
             tasks += call.tasks.len();

@@ -41,8 +41,9 @@ impl Hearing {
             }
             Some(mut listener) => {
                 loop {
-                    match tokio::time::timeout(SILENCE, listener.recv()).await {
-                        Ok(Ok(heard)) if heard.payload().starts_with(PROBE) => {}
+                    match tokio::time::timeout(SILENCE, listener.try_recv()).await {
+                        Ok(Ok(Some(heard))) if heard.payload().starts_with(PROBE) => {}
+                        // None: the connection was lost, and with it what was announced meanwhile.
                         Ok(Ok(_)) => break,
                         Ok(Err(error)) => return Err(broken(error)),
                         Err(_) => {
@@ -83,9 +84,9 @@ async fn test(listener: &mut PgListener, pool: &PgPool) -> Result<Heard, StoreEr
     let mut heard = Heard::Nothing;
     let echo = async {
         loop {
-            match listener.recv().await {
-                Ok(said) if said.payload() == word => return Ok(()),
-                Ok(said) if said.payload().starts_with(PROBE) => {}
+            match listener.try_recv().await {
+                Ok(Some(said)) if said.payload() == word => return Ok(()),
+                Ok(Some(said)) if said.payload().starts_with(PROBE) => {}
                 Ok(_) => heard = Heard::More,
                 Err(error) => return Err(broken(error)),
             }

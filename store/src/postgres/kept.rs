@@ -68,11 +68,11 @@ impl<'s> Held<'s> {
         Ok(Self { connection: Some(Lent::Kept(connection)), place: Some(place) })
     }
 
-    /// Ends the loan in good order. One that is kept goes if the database was away: nobody asks it whether it is well.
+    /// Ends the loan in good order. One that is kept goes after any error: nobody asks it whether it is well.
     pub(super) fn give_back<T>(mut self, outcome: &Result<T, StoreError>) {
         match (self.connection.take(), &mut self.place) {
             (Some(Lent::Kept(connection)), Some(place)) => {
-                **place = Some(connection).filter(|_| !matches!(outcome, Err(StoreError::Unavailable(_))));
+                **place = Some(connection).filter(|_| outcome.is_ok());
             }
             // Going out of scope brings it back to the pool.
             (lent, _) => drop(lent),

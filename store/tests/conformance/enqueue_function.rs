@@ -196,6 +196,8 @@ fn what_the_api_refuses_is_refused_by_name() {
             (r#"'a', backoff => '{"delay":"5"}'"#.into(), "22023", "INVALID: backoff.delay: must be a whole number"),
             (r#"'a', backoff => '{"maxDelay":31536000001}'"#.into(), "22023", "INVALID: backoff.maxDelay: must be"),
             (r#"'a', backoff => '{"jitter":2}'"#.into(), "22023", "INVALID: backoff.jitter: must be 0 to 1"),
+            (r#"'a', backoff => '{"jitter":[0.5]}'"#.into(), "22023", "INVALID: backoff.jitter: must be 0 to 1"),
+            (r#"'a', backoff => '{"delay":[5]}'"#.into(), "22023", "INVALID: backoff.delay: must be a whole number"),
             (r#"'a', backoff => '{"jitter":"0"}'"#.into(), "22023", "INVALID: backoff.jitter: must be 0 to 1"),
             (r#"'a', backoff => '{"colour":1}'"#.into(), "22023", "INVALID: backoff.colour: is unknown"),
             (
