@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_domain::key::{ApiKey, Role};
@@ -124,7 +123,8 @@ impl Caller {
         }
     }
 
-    fn check_role(&self, needed: Role) -> Result<(), Problem> {
+    /// Refuses a caller whose key has less than the needed role.
+    pub(crate) fn check_role(&self, needed: Role) -> Result<(), Problem> {
         match self {
             Self::Key(key) if key.role < needed => {
                 let (needed, has) = (needed.as_str(), key.role.as_str());
@@ -136,9 +136,9 @@ impl Caller {
     }
 }
 
-/// Finds out who the caller is, and whether the role is enough: `read` to look, `submit` to write.
+/// Finds out who the caller is; what they may do is checked route by route.
 pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
-    match identify(&api, request.method(), request.headers()).await {
+    match identify(&api, request.headers()).await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -147,25 +147,16 @@ pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, ne
     }
 }
 
-/// Lets those write who may operate.
-pub(crate) async fn operators(Extension(caller): Extension<Caller>, request: Request, next: Next) -> Response {
-    let needed = if is_read(request.method()) { Role::Read } else { Role::Operate };
-    match caller.check_role(needed) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
 /// Whether the caller may see more than whether the service is ready; while the store is away, only where
 /// no key is needed.
 pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up: bool) -> bool {
     match store_is_up {
-        true => identify(api, &Method::GET, headers).await.is_ok(),
+        true => identify(api, headers).await.is_ok(),
         false => matches!(api.keys.are_needed().await, Ok(false)),
     }
 }
 
-async fn identify(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, Problem> {
+async fn identify(api: &Api, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !api.keys.are_needed().await? {
         return Ok(Caller::Local);
     }
@@ -176,13 +167,7 @@ async fn identify(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Cal
     let Some(key) = api.store.key_by_hash(&hash).await? else {
         return Err(Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"));
     };
-    let caller = Caller::Key(Arc::new(key));
-    caller.check_role(if is_read(method) { Role::Read } else { Role::Submit })?;
-    Ok(caller)
-}
-
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
+    Ok(Caller::Key(Arc::new(key)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -10,18 +9,13 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::Api;
 use super::problem::{Code, Problem};
-use super::{Api, batch, bulk};
 
 /// The longest address.
 const MAX_URI_BYTES: usize = 8 * 1024;
 /// How large all headers may be together.
 const MAX_HEADER_BYTES: usize = 32 * 1024;
-/// How long a handler may take.
-const DEADLINE: Duration = Duration::from_secs(60);
-/// The same for one that moves many tasks.
-const LONG_DEADLINE: Duration = Duration::from_secs(10 * 60);
-const LONG_ROUTES: [&str; 3] = [batch::PATH, bulk::CANCEL_PATH, bulk::RETRY_PATH];
 
 /// Refuses addresses and headers without measure.
 pub(crate) async fn bounds(request: Request, next: Next) -> Response {
@@ -38,18 +32,12 @@ pub(crate) async fn bounds(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Lets a request through if there is room for it, and ends it at the deadline.
+/// Lets a request through if there is room for it.
 pub(crate) async fn room(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let Ok(_place) = api.places.try_acquire() else {
         return Problem::unavailable("too many requests at once; try again").into_response();
     };
-    let deadline = if LONG_ROUTES.contains(&request.uri().path()) { LONG_DEADLINE } else { DEADLINE };
-    match tokio::time::timeout(deadline, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            Problem::unavailable("the request took too long; a write may or may not have happened").into_response()
-        }
-    }
+    next.run(request).await
 }
 
 /// Refuses what a web page of another origin could send, and where no API key is needed what names another host.

@@ -1,7 +1,8 @@
 //! The HTTP API: the router, built apart from whoever serves it.
 //!
 //! A request passes, from the outside in: panics caught, bounds on address and headers, and for the API the origin check,
-//! room and deadline, the API key; then its handler. Health checks need none of the latter.
+//! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
+//! there are stands in `table.rs`, and nowhere else.
 
 mod auth;
 mod batch;
@@ -9,6 +10,7 @@ mod body;
 mod bulk;
 mod call;
 mod cursor;
+mod endpoint;
 mod fields;
 mod fingerprint;
 mod guard;
@@ -21,6 +23,7 @@ mod new_task;
 mod problem;
 mod query;
 mod state;
+mod table;
 mod task_page;
 mod task_view;
 mod tasks;
@@ -33,7 +36,6 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -41,6 +43,7 @@ use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub(crate) use auth::Reach;
+use endpoint::Access;
 pub(crate) use listener::BoundedListener;
 pub(crate) use state::State;
 
@@ -105,26 +108,18 @@ impl Api {
 /// Every route.
 pub(crate) fn router(api: Api) -> Router {
     let api = Arc::new(api);
-    let operated = Router::new()
-        .route("/api/v1/tasks/{id}/cancel", post(moves::cancel))
-        .route("/api/v1/tasks/{id}/reschedule", post(moves::reschedule))
-        .route("/api/v1/tasks/{id}/retry", post(moves::retry))
-        .route(bulk::CANCEL_PATH, post(bulk::cancel))
-        .route(bulk::RETRY_PATH, post(bulk::retry))
-        .route_layer(from_fn(auth::operators));
-    let guarded = Router::new()
-        .route(tasks::PATH, get(tasks::list).post(tasks::create))
-        .route("/api/v1/tasks/{id}", get(tasks::show))
-        .route(batch::PATH, post(batch::create))
-        .merge(operated)
+    let (open, guarded) =
+        table::endpoints().into_iter().partition::<Vec<_>, _>(|endpoint| endpoint.access == Access::Open);
+    let guarded = guarded
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(&api), auth::caller))
         .layer(from_fn_with_state(Arc::clone(&api), guard::room))
         .layer(from_fn_with_state(Arc::clone(&api), guard::origin));
-    Router::new()
-        .route("/livez", get(health::live))
-        .route("/readyz", get(health::ready))
+    open.into_iter()
+        .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .method_not_allowed_fallback(wrong_method)
         .merge(guarded)
         .with_state(api)
@@ -162,6 +157,7 @@ fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
 mod tests {
     use super::*;
     use axum::body::Body;
+    use axum::routing::get;
     use tower::Service;
 
     #[tokio::test]

@@ -1,0 +1,170 @@
+//! One route of the API: method, path, who may call it, what it is called, and what answers it.
+//!
+//! The router is made of these and of nothing else, each behind the check of its own role: what is not listed does not
+//! exist, and what is listed cannot be reached with less than it needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use punctual_domain::key::Role;
+
+use super::Api;
+use super::auth::Caller;
+use super::problem::{Code, Problem};
+
+/// One route.
+pub(crate) struct Endpoint {
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the API's own description"))]
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    pub(crate) pace: Pace,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the API's own description"))]
+    pub(crate) operation: Operation,
+    handler: MethodRouter<Arc<Api>>,
+}
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody, also without a key.
+    Open,
+    /// Whoever has this role, or a stronger one.
+    Role(Role),
+}
+
+/// How long a route may take to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// A moment.
+    Quick,
+    /// As long as it takes to move many tasks.
+    Slow,
+}
+
+/// What a route is called and does, for the API's own description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Operation {
+    /// Its name among all operations, such as `listTasks`.
+    pub(crate) id: &'static str,
+    /// What it does, in one line.
+    pub(crate) summary: &'static str,
+}
+
+/// A route without its name.
+pub(crate) struct Unnamed(Endpoint);
+
+/// A route that everybody may call.
+pub(crate) fn open<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    endpoint(method, path, Access::Open, handler)
+}
+
+/// A route for those who may look.
+pub(crate) fn read<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    endpoint(method, path, Access::Role(Role::Read), handler)
+}
+
+/// A route for those who may hand in work.
+pub(crate) fn submit<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    endpoint(method, path, Access::Role(Role::Submit), handler)
+}
+
+/// A route for those who may change what is there.
+pub(crate) fn operate<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    endpoint(method, path, Access::Role(Role::Operate), handler)
+}
+
+/// A route for those who may do everything.
+#[expect(dead_code, reason = "keys and the audit log have no routes yet")]
+pub(crate) fn admin<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    endpoint(method, path, Access::Role(Role::Admin), handler)
+}
+
+fn endpoint<H, T>(method: Method, path: &'static str, access: Access, handler: H) -> Unnamed
+where
+    H: Handler<T, Arc<Api>>,
+    T: 'static,
+{
+    #[expect(clippy::expect_used, reason = "the table of routes is a constant, and a test reads it")]
+    let filter = MethodFilter::try_from(method.clone()).expect("a method that can be routed");
+    let operation = Operation { id: "", summary: "" };
+    Unnamed(Endpoint { method, path, access, pace: Pace::Quick, operation, handler: on(filter, handler) })
+}
+
+impl Pace {
+    fn deadline(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_secs(60),
+            Self::Slow => Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+impl Unnamed {
+    /// Gives it time.
+    pub(crate) fn slow(mut self) -> Self {
+        self.0.pace = Pace::Slow;
+        self
+    }
+
+    /// Names it, and says what it does.
+    pub(crate) fn named(self, id: &'static str, summary: &'static str) -> Endpoint {
+        Endpoint { operation: Operation { id, summary }, ..self.0 }
+    }
+}
+
+impl Endpoint {
+    /// Adds the route to a router, behind the check of its role, and with its deadline.
+    pub(crate) fn add_to(self, router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+        let (access, deadline) = (self.access, self.pace.deadline());
+        let layer = from_fn(move |request: Request, next: Next| async move {
+            match check(access, &request) {
+                Ok(()) => within(deadline, next.run(request)).await,
+                Err(problem) => problem.into_response(),
+            }
+        });
+        router.route(self.path, self.handler.route_layer(layer))
+    }
+}
+
+/// Whether the caller's role is enough. Whoever was not identified is nobody.
+fn check(access: Access, request: &Request) -> Result<(), Problem> {
+    match (access, request.extensions().get::<Caller>()) {
+        (Access::Open, _) => Ok(()),
+        (Access::Role(needed), Some(caller)) => caller.check_role(needed),
+        (Access::Role(_), None) => Err(Problem::new(Code::Unauthenticated, "nobody has looked for an API key")),
+    }
+}
+
+async fn within(deadline: Duration, answer: impl Future<Output = Response>) -> Response {
+    tokio::time::timeout(deadline, answer).await.unwrap_or_else(|_| {
+        Problem::unavailable("the request took too long; a write may or may not have happened").into_response()
+    })
+}
