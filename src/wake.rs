@@ -1,15 +1,16 @@
-//! Who is told that tasks were written: the engine of this process at once, and the nodes of others through the
+//! Who is told that tasks or schedules were written: the engine of this process at once, and other nodes through the
 //! database. All of it is hints; what they save is waiting for the next look.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_actors::Hints;
 use punctual_domain::id::TaskId;
+use punctual_domain::news::News;
 use punctual_domain::store::Store;
 use punctual_domain::task::Task;
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
@@ -27,7 +28,7 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// `hints` lead to the engine of this process; the nodes of others are told through `store`.
+    /// `hints` lead to the engine of this process; other nodes are told through `store`.
     pub(crate) fn new(hints: Option<Hints>, store: &Arc<dyn Store>) -> Self {
         Self { hints, others: store.has_other_nodes().then(|| Announcer::start(Arc::clone(store))) }
     }
@@ -44,7 +45,7 @@ impl Wake {
                 hints.task_written(topic.clone(), run_at);
             }
         }
-        self.announce();
+        self.announce(News::of_tasks());
     }
 
     /// Tasks changed, nobody says which.
@@ -52,7 +53,15 @@ impl Wake {
         if let Some(hints) = &self.hints {
             hints.tasks_written();
         }
-        self.announce();
+        self.announce(News::of_tasks());
+    }
+
+    /// Schedules were written, edited or deleted.
+    pub(crate) fn schedules_changed(&self) {
+        if let Some(hints) = &self.hints {
+            hints.schedules_changed();
+        }
+        self.announce(News::of_schedules());
     }
 
     /// A running task was cancelled: its attempt is told to stop.
@@ -60,35 +69,51 @@ impl Wake {
         if let Some(hints) = &self.hints {
             hints.task_cancelled(id);
         }
+        self.announce(News::of_cancelled(vec![id]));
     }
 
-    fn announce(&self) {
+    fn announce(&self, news: News) {
         if let Some(others) = &self.others {
-            others.tasks_written();
+            others.tell(news);
         }
     }
 }
 
-/// Announces tasks to other nodes until it is dropped, behind the writers' backs.
-struct Announcer(Sender<()>);
+/// Tells other nodes what changed until it is dropped, behind the writers' backs.
+struct Announcer {
+    /// What is to be told; a lock, because writers must neither wait nor pile up messages.
+    told: Arc<(Mutex<News>, Notify)>,
+    announcing: JoinHandle<()>,
+}
 
 impl Announcer {
     fn start(store: Arc<dyn Store>) -> Self {
-        let (sender, mut asked) = channel(1);
-        tokio::spawn(async move {
-            while let Some(()) = asked.recv().await {
-                if let Err(error) = store.announce_tasks().await {
-                    debug!(%error, "tasks not announced");
+        let told = Arc::new((Mutex::new(News::default()), Notify::new()));
+        let telling = Arc::clone(&told);
+        let announcing = tokio::spawn(async move {
+            let (waiting, asked) = &*telling;
+            loop {
+                asked.notified().await;
+                let news = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
+                if let Err(error) = store.announce(&news).await {
+                    debug!(%error, "other nodes not told");
                 }
                 tokio::time::sleep(BETWEEN_ANNOUNCEMENTS).await;
             }
         });
-        Self(sender)
+        Self { told, announcing }
     }
 
-    fn tasks_written(&self) {
-        // Full: the announcement that waits is for these too.
-        let _ = self.0.try_send(());
+    fn tell(&self, news: News) {
+        let (waiting, asked) = &*self.told;
+        waiting.lock().unwrap_or_else(PoisonError::into_inner).merge(news);
+        asked.notify_one();
+    }
+}
+
+impl Drop for Announcer {
+    fn drop(&mut self) {
+        self.announcing.abort();
     }
 }
 
@@ -98,21 +123,35 @@ pub(crate) fn hear(store: Arc<dyn Store>, hints: Hints) -> Option<JoinHandle<()>
         tokio::spawn(async move {
             let mut hears = true;
             loop {
-                match store.hear_tasks().await {
-                    Ok(()) if !hears => {
-                        info!("other nodes are heard again");
-                        hears = true;
+                let news = match store.hear().await {
+                    Ok(news) => {
+                        if !std::mem::replace(&mut hears, true) {
+                            info!("other nodes are heard again");
+                        }
+                        news
                     }
-                    Ok(()) => {}
                     Err(error) => {
                         if std::mem::take(&mut hears) {
                             warn!(%error, "other nodes cannot be heard, tasks are looked for every second");
                         }
                         tokio::time::sleep(POLL_WHILE_DEAF).await;
+                        News::unheard()
                     }
-                }
-                hints.tasks_written();
+                };
+                pass_on(&news, &hints);
             }
         })
     })
+}
+
+fn pass_on(news: &News, hints: &Hints) {
+    if news.tasks {
+        hints.tasks_written();
+    }
+    if news.schedules {
+        hints.schedules_changed();
+    }
+    for id in &news.cancelled {
+        hints.task_cancelled(*id);
+    }
 }

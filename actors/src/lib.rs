@@ -176,6 +176,11 @@ impl Hints {
         self.send(SupervisorMessage::TopicsChanged);
     }
 
+    /// Schedules were written, somewhere.
+    pub fn schedules_changed(&self) {
+        self.send(SupervisorMessage::SchedulesChanged);
+    }
+
     fn send(&self, message: SupervisorMessage) {
         // A tree that is gone needs no hint.
         let _ = self.supervisor.cast(message);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
+use punctual_domain::news::News;
 use punctual_domain::store::{Expired, Store, StoreError};
 use punctual_domain::task::MAX_LOST;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -83,7 +84,7 @@ impl Reconciler {
                 // A Supervisor that is gone takes us along.
                 let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
                 // A hint to other nodes: what they miss of it, their next look finds.
-                let _ = self.store.announce_tasks().await;
+                let _ = self.store.announce(&News::of_tasks()).await;
             }
             if freed + failed < u64::from(BATCH) {
                 break;

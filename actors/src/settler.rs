@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use punctual_domain::clock::Clock;
+use punctual_domain::news::News;
 use punctual_domain::store::{Settled, Settling, Store, StoreError};
 use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -130,7 +131,7 @@ impl Settler {
             let answers = store.settle(batch.iter().map(|ended| ended.settling.clone()).collect()).await;
             if answers.is_ok() && batch.iter().any(|ended| ended.unblocks) {
                 // A hint to other nodes: what they miss of it, their next look finds.
-                let _ = store.announce_tasks().await;
+                let _ = store.announce(&News::of_tasks()).await;
             }
             // A Settler that is gone leaves these tasks to their leases.
             let _ = myself.cast(SettlerMessage::Written { batch, answers });

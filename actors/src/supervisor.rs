@@ -51,6 +51,8 @@ pub(crate) enum SupervisorMessage {
     TaskCancelled(TaskId),
     /// Definitions of topics changed.
     TopicsChanged,
+    /// Schedules may be due that were not.
+    SchedulesChanged,
     /// What is everybody doing?
     Status(RpcReplyPort<Vec<ActorStatus>>),
     /// Stop in order.
@@ -150,6 +152,8 @@ impl Actor for Supervisor {
             SupervisorMessage::SettlerBehind => tell_claimer(state, ClaimerMessage::SettlerBehind),
             SupervisorMessage::SettlerCaughtUp => tell_claimer(state, ClaimerMessage::SettlerCaughtUp),
             SupervisorMessage::TopicsChanged => tell_claimer(state, ClaimerMessage::TopicsChanged),
+            // Nobody ticks yet.
+            SupervisorMessage::SchedulesChanged => {}
             SupervisorMessage::TaskCancelled(id) => {
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
             }

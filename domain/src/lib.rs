@@ -12,6 +12,7 @@ pub mod invalid;
 pub mod json;
 pub mod key;
 pub mod lease;
+pub mod news;
 pub mod node;
 pub mod outbox;
 pub mod retry;

@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::invalid::Invalid;
+use punctual_domain::news::News;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Created, Creation, Page, ScheduleFilter, Store, TaskFilter, TaskWithAttempts};
 use punctual_domain::task::{self, Task};
@@ -357,6 +358,7 @@ impl Punctual {
         let open = self.open()?;
         let schedule = schedule.check(&self.0.zones, open.store.now().await?)?;
         open.store.create_schedule(&schedule).await?;
+        open.wake.schedules_changed();
         Ok(schedule)
     }
 
@@ -402,7 +404,7 @@ impl Punctual {
             && open.store.has_other_nodes()
         {
             // What the announcer still has in hand would not be announced any more; it is only a hint.
-            let _ = open.store.announce_tasks().await;
+            let _ = open.store.announce(&News { schedules: true, ..News::of_tasks() }).await;
         }
         let ended = match (&self.0.keeper, self.open()) {
             (Some(keeper), _) => outcome(keeper.stop(within).await),

@@ -7,6 +7,7 @@ use super::StoreError;
 use crate::id::{KeyId, NodeId};
 use crate::json::Json;
 use crate::key::ApiKey;
+use crate::news::News;
 use crate::node::{Leadership, Node};
 
 /// What the nodes that share a store know of each other, and who may talk to them.
@@ -15,14 +16,14 @@ pub trait Cluster: Send + Sync {
     /// The store's present instant.
     async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
 
-    /// Tells other nodes that tasks were written. A hint: all that depends on it is how soon they look.
-    async fn announce_tasks(&self) -> Result<(), StoreError>;
+    /// Tells other nodes what changed. A hint: all that depends on it is how soon they look.
+    async fn announce(&self, news: &News) -> Result<(), StoreError>;
 
-    /// Waits until other nodes announce tasks, or may have done so while nobody listened.
+    /// Waits until other nodes announce something, or may have done so while nobody listened.
     ///
     /// # Errors
     /// When they cannot be heard, now or at all; whoever waits looks for itself then.
-    async fn hear_tasks(&self) -> Result<(), StoreError>;
+    async fn hear(&self) -> Result<News, StoreError>;
 
     /// Whether other nodes can work on this store beside this one.
     fn has_other_nodes(&self) -> bool;

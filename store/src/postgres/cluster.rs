@@ -7,13 +7,15 @@ use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, KeyId, NodeId};
 use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::news::News;
 use punctual_domain::node::{Leadership, Node};
 use punctual_domain::store::{Cluster, StoreError};
 use punctual_domain::topic::TopicPattern;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::{PostgresStore, announce_tasks, broken, micros, rows};
+use super::hearing::announce;
+use super::{PostgresStore, broken, micros, rows};
 use crate::text::{from_text, is_newer_tz_version, to_text};
 
 const SELECT_KEY: &str = "SELECT id, name, role, topics, hash, created_at, revoked_at FROM punctual_api_keys ";
@@ -30,11 +32,11 @@ impl Cluster for PostgresStore {
         })
     }
 
-    async fn announce_tasks(&self) -> Result<(), StoreError> {
-        lend!(self, |connection| { announce_tasks(connection).await })
+    async fn announce(&self, news: &News) -> Result<(), StoreError> {
+        lend!(self, |connection| { announce(connection, news).await })
     }
 
-    async fn hear_tasks(&self) -> Result<(), StoreError> {
+    async fn hear(&self) -> Result<News, StoreError> {
         self.hearing.hear(&self.pool).await
     }
 

@@ -6,15 +6,16 @@
 
 use std::time::Duration;
 
+use punctual_domain::news::News;
 use punctual_domain::store::StoreError;
 use sqlx::PgPool;
-use sqlx::postgres::PgListener;
+use sqlx::postgres::{PgConnection, PgListener};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::broken;
 
-/// Where tasks are announced.
+/// Where nodes tell each other what changed; named for what they tell most.
 const CHANNEL: &str = "punctual_tasks";
 /// How long silence may last before it is put to the test.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -23,13 +24,29 @@ const ECHO: Duration = Duration::from_secs(2);
 /// What such a word begins with; nobody else means anything by it.
 const PROBE: &str = "probe ";
 
+/// Tells all nodes what changed; inside a transaction, once it commits.
+pub(super) async fn announce(connection: &mut PgConnection, news: &News) -> Result<(), StoreError> {
+    let mut news = news.clone();
+    while !news.is_empty() {
+        let rest = news.cancelled.split_off(news.cancelled.len().min(News::MOST_CANCELLED));
+        sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(CHANNEL)
+            .bind(news.to_string())
+            .execute(&mut *connection)
+            .await
+            .map_err(broken)?;
+        news = News::of_cancelled(rest);
+    }
+    Ok(())
+}
+
 /// The listener, once it hears.
 #[derive(Default)]
 pub(super) struct Hearing(Mutex<Option<PgListener>>);
 
 impl Hearing {
     /// Returns when something was announced, or may have been while nobody listened.
-    pub(super) async fn hear(&self, pool: &PgPool) -> Result<(), StoreError> {
+    pub(super) async fn hear(&self, pool: &PgPool) -> Result<News, StoreError> {
         let mut place = self.0.lock().await;
         match place.take() {
             None => {
@@ -37,26 +54,28 @@ impl Hearing {
                 listener.listen(CHANNEL).await.map_err(broken)?;
                 test(&mut listener, pool).await?;
                 *place = Some(listener);
-                Ok(())
+                Ok(News::unheard())
             }
             Some(mut listener) => {
-                loop {
+                let mut news = News::default();
+                while news.is_empty() {
                     match tokio::time::timeout(SILENCE, listener.try_recv()).await {
                         Ok(Ok(Some(heard))) if heard.payload().starts_with(PROBE) => {}
-                        // None: the connection was lost, and with it what was announced meanwhile.
-                        Ok(Ok(_)) => break,
+                        Ok(Ok(Some(heard))) => news.merge(News::from_text(heard.payload())),
+                        // The connection was lost, and with it what was announced meanwhile.
+                        Ok(Ok(None)) => news.merge(News::unheard()),
                         Ok(Err(error)) => return Err(broken(error)),
-                        Err(_) => {
-                            if test(&mut listener, pool).await? == Heard::More {
-                                break;
-                            }
-                        }
+                        Err(_) => news.merge(test(&mut listener, pool).await?),
                     }
                 }
                 // What has come by now is looked for by the same look.
-                while listener.next_buffered().is_some() {}
+                while let Some(heard) = listener.next_buffered() {
+                    if !heard.payload().starts_with(PROBE) {
+                        news.merge(News::from_text(heard.payload()));
+                    }
+                }
                 *place = Some(listener);
-                Ok(())
+                Ok(news)
             }
         }
     }
@@ -69,31 +88,25 @@ impl Hearing {
     }
 }
 
-/// What else was heard while waiting for one's own word.
-#[derive(PartialEq)]
-enum Heard {
-    Nothing,
-    More,
-}
-
-/// Says something and waits to hear it.
-async fn test(listener: &mut PgListener, pool: &PgPool) -> Result<Heard, StoreError> {
+/// Says something and waits to hear it; answers what else was heard meanwhile.
+async fn test(listener: &mut PgListener, pool: &PgPool) -> Result<News, StoreError> {
     let word = format!("{PROBE}{}", Uuid::new_v4());
     let told = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(&word).execute(pool);
     told.await.map_err(broken)?;
-    let mut heard = Heard::Nothing;
+    let mut news = News::default();
     let echo = async {
         loop {
             match listener.try_recv().await {
                 Ok(Some(said)) if said.payload() == word => return Ok(()),
                 Ok(Some(said)) if said.payload().starts_with(PROBE) => {}
-                Ok(_) => heard = Heard::More,
+                Ok(Some(said)) => news.merge(News::from_text(said.payload())),
+                Ok(None) => news.merge(News::unheard()),
                 Err(error) => return Err(broken(error)),
             }
         }
     };
     match tokio::time::timeout(ECHO, echo).await {
-        Ok(Ok(())) => Ok(heard),
+        Ok(Ok(())) => Ok(news),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(StoreError::Unavailable("notifications do not arrive; is a pooler in between?".into())),
     }

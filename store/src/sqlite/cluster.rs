@@ -8,6 +8,7 @@ use futures::FutureExt;
 use punctual_domain::id::{Epoch, KeyId, NodeId};
 use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::news::News;
 use punctual_domain::node::{Leadership, Node};
 use punctual_domain::store::{Cluster, StoreError};
 use punctual_domain::topic::TopicPattern;
@@ -23,12 +24,12 @@ impl Cluster for SqliteStore {
         Ok(self.now.now())
     }
 
-    async fn announce_tasks(&self) -> Result<(), StoreError> {
+    async fn announce(&self, _: &News) -> Result<(), StoreError> {
         // There are no other nodes.
         Ok(())
     }
 
-    async fn hear_tasks(&self) -> Result<(), StoreError> {
+    async fn hear(&self) -> Result<News, StoreError> {
         std::future::pending().await
     }
 

@@ -6,6 +6,7 @@ use chrono::TimeDelta;
 use punctual_domain::id::{KeyId, NodeId};
 use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::news::News;
 use punctual_domain::node::Node;
 
 use crate::support::*;
@@ -54,9 +55,9 @@ pub(crate) async fn the_databases_own_clock_never_goes_backwards(world: World) {
     }
 }
 
-pub(crate) async fn announcing_tasks_changes_nothing(world: World) {
+pub(crate) async fn announcing_changes_nothing(world: World) {
     let pending = world.add(task("mail")).await;
-    world.store.announce_tasks().await.unwrap();
+    world.store.announce(&News::unheard()).await.unwrap();
     assert_eq!(world.read(pending.id).await, pending);
 }
 

@@ -349,7 +349,7 @@ behaviours! {
     cluster:
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards
-        announcing_tasks_changes_nothing
+        announcing_changes_nothing
         a_node_is_seen_when_the_store_says
         nodes_that_were_not_heard_of_are_left_out
         the_longest_running_node_comes_first

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use punctual_domain::fire::DueSchedule;
+use punctual_domain::id::TaskId;
+use punctual_domain::news::News;
 use punctual_domain::store::{StoreError, Ticked};
 use punctual_store::{MIGRATIONS, Options, connect};
 use sqlx::postgres::PgListener;
@@ -193,8 +195,25 @@ fn an_announcement_reaches_whoever_listens() {
     on_postgres(async |world: World| {
         let mut listener = PgListener::connect(&world.database.url()).await.unwrap();
         listener.listen("punctual_tasks").await.unwrap();
-        world.store.announce_tasks().await.unwrap();
+        world.store.announce(&News::of_tasks()).await.unwrap();
         assert_eq!(listener.recv().await.unwrap().channel(), "punctual_tasks");
+    });
+}
+
+#[test]
+fn what_is_announced_is_what_is_heard() {
+    on_postgres(async |world: World| {
+        // Whoever begins to listen may have missed anything.
+        assert_eq!(world.store.hear().await, Ok(News::unheard()));
+        let cancelled: Vec<_> = (0..News::MOST_CANCELLED + 1).map(|_| TaskId::generate()).collect();
+        let mut heard = News::default();
+        world.store.announce(&News::of_cancelled(cancelled.clone())).await.unwrap();
+        while heard.cancelled.len() < cancelled.len() {
+            heard.merge(world.store.hear().await.unwrap());
+        }
+        assert_eq!(heard, News::of_cancelled(cancelled));
+        world.store.announce(&News::of_schedules()).await.unwrap();
+        assert_eq!(world.store.hear().await, Ok(News::of_schedules()));
     });
 }
 
