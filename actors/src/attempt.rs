@@ -13,7 +13,7 @@ use punctual_sdk::{Attempt, Context, Outcome};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::serving::Performer;
+use crate::serving::{Carried, Performer};
 
 /// Why an attempt was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) async fn perform(
         audience.tell(&task.topic, &attempt);
     }
     // A handler may panic before it has made its future: that too is the attempt's panic.
-    let work = AssertUnwindSafe(async { performer.handler.handle(attempt).await }).catch_unwind();
+    let work = AssertUnwindSafe(async { performer.perform(task, attempt).await }).catch_unwind();
     tokio::pin!(work);
     let ended = tokio::select! {
         // Work that never waits costs no timer and no listener.
@@ -94,7 +94,8 @@ pub(crate) async fn perform(
     };
     let stop = stops.why.get().copied();
     let late = match (ended, stop) {
-        (Some(Ok(outcome)), None) => return Some(task.decide(outcome, chance())),
+        (Some(Ok(Carried::Elsewhere)), _) => return None,
+        (Some(Ok(Carried::Ended(outcome))), None) => return Some(task.decide(outcome, chance())),
         (Some(Err(panic)), None) => return Some(after_panic(task, &*panic)),
         (Some(ended), Some(_)) => ended.ok(),
         (None, _) => {
@@ -106,7 +107,10 @@ pub(crate) async fn perform(
     match (stop, late) {
         (Some(Stop::Cancelled | Stop::LeaseEnding), _) => None,
         // It was done before we were: that counts.
-        (Some(Stop::HandBack), Some(outcome @ Outcome::Completed { .. })) => Some(task.decide(outcome, chance())),
+        (Some(Stop::HandBack), Some(Carried::Ended(outcome @ Outcome::Completed { .. }))) => {
+            Some(task.decide(outcome, chance()))
+        }
+        (_, Some(Carried::Elsewhere)) => None,
         (Some(Stop::HandBack), _) => Some(Settlement::HandedBack),
         (None, _) => {
             let error = format!("timed out after {} s", task.timeout_seconds);

@@ -36,7 +36,7 @@ use punctual_domain::store::Store;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
 
-pub use serving::Handlers;
+pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
 
 use supervisor::{Supervisor, SupervisorMessage};

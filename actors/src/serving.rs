@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use punctual_domain::store::Store;
+use punctual_domain::task::Task;
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use punctual_sdk::engine::context;
 use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin};
@@ -19,12 +20,21 @@ pub struct Handlers {
     seats: Vec<Seat>,
     /// Performs what nobody else does.
     announce: Arc<Performer>,
+    carriers: Vec<Arc<dyn Carrier>>,
+    /// Who is told when attempts begin, once there is an engine.
+    audience: Option<Arc<Audience>>,
 }
 
 impl Default for Handlers {
     fn default() -> Self {
         let announce = Performer::of("announce", Arc::new(Announce(None)));
-        Self { registered: Vec::new(), seats: Vec::new(), announce: Arc::new(announce) }
+        Self {
+            registered: Vec::new(),
+            seats: Vec::new(),
+            announce: Arc::new(announce),
+            carriers: Vec::new(),
+            audience: None,
+        }
     }
 }
 
@@ -56,6 +66,12 @@ impl Handlers {
         self
     }
 
+    /// Adds what serves a kind of route beside handlers.
+    pub fn with_carrier(mut self, carrier: Arc<dyn Carrier>) -> Self {
+        self.carriers.push(carrier);
+        self
+    }
+
     /// The topics that have a handler here.
     pub fn topics(&self) -> impl Iterator<Item = &TopicPattern> {
         self.registered.iter().map(|(topic, _)| topic)
@@ -80,7 +96,9 @@ impl Handlers {
                 .collect(),
             seats,
             // It waits for them itself.
-            announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience)))),
+            announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience.clone())))),
+            carriers: self.carriers,
+            audience,
         }
     }
 
@@ -97,6 +115,12 @@ impl Handlers {
         });
     }
 
+    fn for_route(&self, route: &Route) -> Option<Arc<Performer>> {
+        let carrier = self.carriers.iter().find(|carrier| carrier.serves(route))?.clone();
+        let work = Work::Carried { carrier, route: route.clone() };
+        Some(Arc::new(Performer { work, plugin: "", context: Context::default(), audience: self.audience.clone() }))
+    }
+
     fn for_topic(&self, topic: &Topic) -> Option<Arc<Performer>> {
         // Of equals the last is the largest: backwards, that is the one registered first.
         self.registered
@@ -108,10 +132,35 @@ impl Handlers {
     }
 }
 
-/// A handler, and all that its attempts need.
+/// Performs the attempts of a kind of route that no plugin serves.
+#[async_trait]
+pub trait Carrier: Send + Sync {
+    /// Whether it serves such a route.
+    fn serves(&self, route: &Route) -> bool;
+
+    /// Performs an attempt of a task that was claimed.
+    async fn carry(&self, route: &Route, task: &Task, attempt: Attempt) -> Carried;
+}
+
+/// What became of an attempt that a [`Carrier`] performed.
+pub enum Carried {
+    /// It ended.
+    Ended(Outcome),
+    /// Somebody else has it now and settles it. The slot is free, and the lease is not extended here any more.
+    Elsewhere,
+}
+
+/// What performs attempts.
+#[derive(Clone)]
+enum Work {
+    Handled(Arc<dyn Handler>),
+    Carried { carrier: Arc<dyn Carrier>, route: Route },
+}
+
+/// What performs attempts, and all that they need.
 #[derive(Clone)]
 pub(crate) struct Performer {
-    pub(crate) handler: Arc<dyn Handler>,
+    work: Work,
     plugin: &'static str,
     pub(crate) context: Context,
     /// Who is told when an attempt begins.
@@ -120,7 +169,14 @@ pub(crate) struct Performer {
 
 impl Performer {
     pub(crate) fn of(plugin: &'static str, handler: Arc<dyn Handler>) -> Self {
-        Self { handler, plugin, context: Context::default(), audience: None }
+        Self { work: Work::Handled(handler), plugin, context: Context::default(), audience: None }
+    }
+
+    pub(crate) async fn perform(&self, task: &Task, attempt: Attempt) -> Carried {
+        match &self.work {
+            Work::Handled(handler) => Carried::Ended(handler.handle(attempt).await),
+            Work::Carried { carrier, route } => carrier.carry(route, task, attempt).await,
+        }
     }
 }
 
@@ -144,7 +200,8 @@ pub(crate) fn server(handlers: &Handlers, definitions: &[TopicDefinition], topic
     let handler = match definition.map(|definition| &definition.route) {
         Some(Route::Handler) => handlers.for_topic(topic)?,
         Some(Route::Event) => handlers.announce.clone(),
-        Some(Route::Pull | Route::Webhook { .. } | Route::Bullmq { .. }) => return None,
+        Some(route @ (Route::Webhook { .. } | Route::Bullmq { .. })) => handlers.for_route(route)?,
+        Some(Route::Pull) => return None,
         // A topic nobody defined: a plugin's, or one that is only announced.
         None => handlers.for_topic(topic).unwrap_or_else(|| handlers.announce.clone()),
     };
@@ -170,9 +227,37 @@ impl Handler for Announce {
 mod tests {
     use super::*;
 
+    struct Queues;
+
+    #[async_trait]
+    impl Carrier for Queues {
+        fn serves(&self, route: &Route) -> bool {
+            matches!(route, Route::Bullmq { .. })
+        }
+
+        async fn carry(&self, _: &Route, _: &Task, _: Attempt) -> Carried {
+            Carried::Elsewhere
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_somebody_else_has_is_not_settled_here() {
+        use crate::attempt::{Stop, Stops, perform};
+        let now = "2026-11-16T12:00:00Z".parse().unwrap();
+        let task = punctual_domain::task::NewTask::new("queue".parse().unwrap()).into_task(now, now);
+        let route = Route::Bullmq { queue: "jobs".into(), prefix: "bull".into() };
+        let performer = Handlers::default().with_carrier(Arc::new(Queues)).for_route(&route).unwrap();
+        for stop in [None, Some(Stop::HandBack), Some(Stop::Cancelled)] {
+            let stops = Stops::default();
+            stop.map(|why| stops.stop(why));
+            assert_eq!(perform(&performer, &task, &stops, now).await, None, "{stop:?}");
+        }
+    }
+
     #[test]
     fn a_topic_is_served_by_its_route_or_a_handler_or_announced() {
         let handlers = Handlers::default().with("mail", Announce(None)).with("bulk.*", Announce(None));
+        let handlers = handlers.with_carrier(Arc::new(Queues));
         let define = |name: &str, route: Route| TopicDefinition::new(name.parse().unwrap(), route);
         let mut paused = define("paused", Route::Event);
         paused.paused = true;
@@ -181,6 +266,8 @@ mod tests {
             define("elsewhere", Route::Handler),
             define("pull", Route::Pull),
             define("event", Route::Event),
+            define("queue", Route::Bullmq { queue: "jobs".into(), prefix: "bull".into() }),
+            define("webhook", Route::Webhook { url: "https://example.com".into(), secrets: vec![] }),
             paused,
         ];
         for (topic, served) in [
@@ -188,6 +275,8 @@ mod tests {
             ("elsewhere", false),
             ("pull", false),
             ("event", true),
+            ("queue", true),
+            ("webhook", false),
             ("paused", false),
             ("bulk.x", true),
             ("nobody", true),
