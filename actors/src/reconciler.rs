@@ -106,7 +106,8 @@ impl Reconciler {
     async fn prune(&self) -> Result<(), StoreError> {
         loop {
             let pruned = self.store.prune(self.settings.retention, PRUNE_BATCH).await?;
-            let most = [pruned.tasks, pruned.fires, pruned.messages, pruned.answers].into_iter().max().unwrap_or(0);
+            let removed = [pruned.tasks, pruned.fires, pruned.messages, pruned.answers, pruned.audit, pruned.nodes];
+            let most = removed.into_iter().max().unwrap_or(0);
             if most < u64::from(PRUNE_BATCH) {
                 return Ok(());
             }

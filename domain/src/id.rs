@@ -55,6 +55,8 @@ ids! {
     MessageId,
     /// Names an API key, without being it.
     KeyId,
+    /// Names an entry of the audit log.
+    AuditId,
 }
 
 /// The fencing token of a lease. Grows with every claim of a task, never shrinks.

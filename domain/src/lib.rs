@@ -2,6 +2,7 @@
 //!
 //! No disk, no network and no clock in here. Decisions are pure functions; what carries them out is elsewhere.
 
+pub mod audit;
 pub mod calendar;
 pub mod clock;
 pub mod enqueue;
@@ -15,6 +16,7 @@ pub mod lease;
 pub mod news;
 pub mod node;
 pub mod outbox;
+pub mod rate;
 pub mod retry;
 pub mod schedule;
 pub mod store;

@@ -8,19 +8,23 @@
 //!   an error.
 //! - The store's own clock decides what is due, claimed or expired. Instants that callers pass are never "now".
 
+mod audit;
 mod claims;
 mod cluster;
 mod outbox;
 mod plugins;
+mod pulls;
 mod schedules;
 mod tasks;
 mod topics;
 mod upkeep;
 
+pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
 pub use outbox::{Outbox, Posted};
 pub use plugins::{MigrationError, Plugins};
+pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
 pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
 pub use tasks::{
     Answer, Bulk, Changed, Created, Creation, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
@@ -31,9 +35,9 @@ pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
 use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
-pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Upkeep {}
+pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep {}
 
-impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Upkeep> Store for T {}
+impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep> Store for T {}
 
 /// Why a store could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

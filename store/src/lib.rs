@@ -10,6 +10,8 @@ mod migration;
 mod plugins;
 pub mod postgres;
 mod progress;
+mod pulls;
+mod ranges;
 mod scratch;
 pub mod sqlite;
 mod text;

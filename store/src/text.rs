@@ -15,6 +15,9 @@ pub(crate) const OWNER_ID: &str = "ownerId";
 pub(crate) const TENANT_ID: &str = "tenantId";
 pub(crate) const CORRELATION_ID: &str = "correlationId";
 
+/// How long a node is kept that was not heard of.
+pub(crate) const KEEP_NODES: Duration = Duration::from_secs(60 * 60);
+
 /// Writes a value that always has a JSON form.
 pub(crate) fn to_text(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Broken(format!("cannot be written as JSON: {error}")))

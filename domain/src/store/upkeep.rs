@@ -12,8 +12,9 @@ use crate::id::TaskId;
 #[async_trait]
 pub trait Upkeep: Send + Sync {
     /// Removes what ended longer than `keep` ago, at most `limit` rows of each table: ended tasks with their attempts
-    /// (where a topic's definition says otherwise, by its own days), fires, sent messages, answers to
-    /// `Idempotency-Key`s older than 24 hours. Call it until it removes nothing.
+    /// (where a topic's definition says otherwise, by its own days), fires, sent messages, entries of the audit log, answers
+    /// to `Idempotency-Key`s older than 24 hours, and nodes that were not heard of for an hour. Call it until it removes
+    /// nothing.
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError>;
 
     /// What happened after `after`, in the order of cursors, at most `limit`: attempts that began and tasks that ended.
@@ -67,6 +68,10 @@ pub struct Pruned {
     pub messages: u64,
     /// Kept answers.
     pub answers: u64,
+    /// Entries of the audit log.
+    pub audit: u64,
+    /// Nodes that are gone.
+    pub nodes: u64,
 }
 
 /// What can be counted.

@@ -153,7 +153,7 @@ async fn claim_topic(
 }
 
 /// The claimed tasks in the order of claims.
-fn in_order(claimed: &[PgRow], owner: NodeId) -> Result<Vec<Task>, StoreError> {
+pub(super) fn in_order(claimed: &[PgRow], owner: NodeId) -> Result<Vec<Task>, StoreError> {
     let mut tasks = Vec::with_capacity(claimed.len());
     for row in claimed {
         tasks.push(rows::claimed(row, owner)?);

@@ -39,6 +39,7 @@ macro_rules! lend {
 }
 
 mod answers;
+mod audit;
 mod bulk;
 mod claims;
 mod cluster;
@@ -49,6 +50,7 @@ mod list;
 mod migrate;
 mod outbox;
 mod plugins;
+mod pulls;
 mod rows;
 mod schedules;
 mod settle;
@@ -93,6 +95,7 @@ pub struct PostgresStore {
     hearing: Hearing,
     claiming: Kept,
     settling: Kept,
+    pulling: Kept,
     /// As plugins use it, on connections of their own: they may keep one for long.
     database: Database,
     clock: Option<Arc<dyn Clock>>,
@@ -131,6 +134,7 @@ impl PostgresStore {
             hearing: Hearing::default(),
             claiming: Kept::default(),
             settling: Kept::default(),
+            pulling: Kept::default(),
             clock: options.clock,
             deadline: options.deadline,
         })

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{PostgresStore, broken, rows};
 use crate::instant;
-use crate::text::Retention;
+use crate::text::{KEEP_NODES, Retention};
 
 /// How long answers are kept under their Idempotency-Key.
 const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,6 +35,8 @@ impl Upkeep for PostgresStore {
         let tasks = self.prune_tasks(keep, &definitions, now, limit).await?;
         lend!(self, |connection| {
             let before = instant::before(now, keep);
+            // Long full again, as one that is not there is.
+            delete_old(connection, "punctual_pull_rates", "refilled_at < $1", before, limit).await?;
             Ok(Pruned {
                 tasks,
                 fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?,
@@ -51,6 +53,15 @@ impl Upkeep for PostgresStore {
                     "punctual_answers",
                     "created_at <= $1",
                     instant::before(now, KEEP_ANSWERS),
+                    limit,
+                )
+                .await?,
+                audit: delete_old(connection, "punctual_audit", "at < $1", before, limit).await?,
+                nodes: delete_old(
+                    connection,
+                    "punctual_nodes",
+                    "seen_at < $1",
+                    instant::before(now, KEEP_NODES),
                     limit,
                 )
                 .await?,
@@ -91,7 +102,7 @@ impl Upkeep for PostgresStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.hearing.close();
         self.gather.close().await;
-        for kept in [&self.claiming, &self.settling] {
+        for kept in [&self.claiming, &self.settling, &self.pulling] {
             kept.close().await;
         }
         self.pool.close().await;

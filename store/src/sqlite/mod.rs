@@ -9,6 +9,7 @@
 //! statement mentions it; the CTE `given` has it once per row.)
 
 mod answers;
+mod audit;
 mod bulk;
 mod claims;
 mod cluster;
@@ -17,6 +18,7 @@ mod list;
 mod migrate;
 mod outbox;
 mod plugins;
+mod pulls;
 mod rows;
 mod schedules;
 mod settle;

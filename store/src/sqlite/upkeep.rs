@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::answers::ANSWERS_KEPT;
 use super::rows::{Columns, Hex, instant, micros, micros_before};
 use super::{SqliteStore, broken, topics};
-use crate::text::{Retention, to_text};
+use crate::text::{KEEP_NODES, Retention, to_text};
 
 /// How long plugins may take to give back their connections.
 const PLUGINS_TIME: Duration = Duration::from_secs(1);
@@ -114,17 +114,20 @@ async fn prune(
         let removed = sqlx::query(include_str!("sql/prune_tasks.sql")).bind(ids).execute(&mut *connection).await;
         tasks = removed.map_err(broken)?.rows_affected();
     }
-    let mut removed = [0; 3];
+    let mut removed = [0; 6];
     for (removed, (statement, before)) in removed.iter_mut().zip([
         (include_str!("sql/prune_fires.sql"), keep),
         (include_str!("sql/prune_messages.sql"), keep),
         (include_str!("sql/prune_answers.sql"), ANSWERS_KEPT),
+        (include_str!("sql/prune_audit.sql"), keep),
+        (include_str!("sql/prune_nodes.sql"), KEEP_NODES),
+        (include_str!("sql/prune_rates.sql"), keep),
     ]) {
         let removal = sqlx::query(statement).bind(micros_before(now, before)).bind(i64::from(limit));
         *removed = removal.execute(&mut *connection).await.map_err(broken)?.rows_affected();
     }
-    let [fires, messages, answers] = removed;
-    Ok(Pruned { tasks, fires, messages, answers })
+    let [fires, messages, answers, audit, nodes, _] = removed;
+    Ok(Pruned { tasks, fires, messages, answers, audit, nodes })
 }
 
 async fn counts(connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<Counts, StoreError> {

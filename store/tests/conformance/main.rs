@@ -8,6 +8,7 @@
 //! tests say that they were skipped, and fail where `CI` is set.
 
 mod attempts;
+mod audit;
 mod calendars;
 mod cancelling;
 mod claims;
@@ -28,6 +29,7 @@ mod model;
 mod outbox;
 mod plugins;
 mod postgres_only;
+mod pulls;
 mod replacing;
 mod schedules;
 mod serial;
@@ -62,6 +64,30 @@ macro_rules! behaviours {
 }
 
 behaviours! {
+    pulls:
+        a_workers_claim_is_a_claim_like_any_other
+        tasks_come_in_the_order_of_claims_over_all_topics
+        no_more_run_than_the_topics_concurrency_on_all_nodes
+        eight_nodes_that_pull_at_once_share_the_concurrency
+        a_task_that_ends_or_waits_again_makes_room
+        an_expired_lease_makes_room_and_counts_as_lost
+        the_third_lost_lease_fails_the_task
+        no_more_begin_than_the_topics_rate_on_all_nodes
+        a_rate_says_when_the_next_may_begin
+        a_heartbeat_extends_by_as_long_as_the_claim_said
+        a_lease_that_ran_out_or_belongs_to_a_node_is_not_extended_so
+        payloads_bound_a_claim_but_for_a_single_one
+        tasks_of_one_serial_key_are_pulled_one_at_a_time
+        tasks_that_lost_an_attempt_are_pulled_with_the_others
+        a_keyed_claim_is_answered_again_and_claims_once
+        a_keyed_claim_of_nothing_is_not_remembered
+        an_answer_of_its_own_is_kept
+        pending_topics_are_found_by_name_and_by_prefix
+        pending_topics_are_cut_at_the_limit;
+    audit:
+        every_field_of_an_entry_comes_back
+        entries_are_filtered_and_paged_newest_first
+        old_entries_and_nodes_are_pruned;
     tasks:
         a_task_can_be_read_back
         every_field_comes_back

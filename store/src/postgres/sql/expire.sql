@@ -26,7 +26,7 @@ WITH clock AS (
         created_at, started_at, clock.now
     FROM given_up, clock
 ), freed AS (
-    UPDATE punctual_tasks SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL
+    UPDATE punctual_tasks SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL, lease_seconds = NULL
     WHERE id = ANY (ARRAY(SELECT id FROM lapsed WHERE lost < $2))
     RETURNING id
 ), noted AS (

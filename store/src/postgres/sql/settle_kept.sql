@@ -17,7 +17,7 @@ WITH clock AS (
         attempt = t.attempt - (h.outcome = 'handed_back')::integer,
         run_at = CASE WHEN h.delay_us IS NULL THEN t.run_at
             ELSE least(clock.now + h.delay_us * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00') END,
-        lease_owner = NULL, lease_expires_at = NULL, error = coalesce(h.reason, t.error)
+        lease_owner = NULL, lease_expires_at = NULL, lease_seconds = NULL, error = coalesce(h.reason, t.error)
     FROM held AS h, clock
     WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running'
     RETURNING t.id, t.epoch

@@ -10,6 +10,7 @@ SET status = 'pending',
     run_at = coalesce(g.row ->> 4, t.run_at),
     error = coalesce(g.row ->> 3, t.error),
     lease_owner = NULL,
-    lease_expires_at = NULL
+    lease_expires_at = NULL,
+    lease_seconds = NULL
 FROM given AS g
 WHERE t.id = unhex(g.row ->> 0) AND t.epoch = g.row ->> 1 AND t.status = 'running'
