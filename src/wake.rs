@@ -151,6 +151,9 @@ fn pass_on(news: &News, hints: &Hints) {
     if news.schedules {
         hints.schedules_changed();
     }
+    if news.topics {
+        hints.topics_changed();
+    }
     for id in &news.cancelled {
         hints.task_cancelled(*id);
     }

@@ -128,6 +128,11 @@ impl Running {
         Hints { supervisor: self.supervisor.clone() }
     }
 
+    /// Has everything told that the tree is told about tasks, for those outside who wait for them. `tell` must be quick.
+    pub fn overhear(&self, tell: impl Fn(&Overheard) + Send + Sync + 'static) {
+        self.hints().send(SupervisorMessage::Overhear(Box::new(tell)));
+    }
+
     /// What each actor of the tree is doing.
     pub async fn status(&self) -> Vec<ActorStatus> {
         ractor::call_t!(self.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
@@ -147,6 +152,17 @@ impl Running {
         // However it ended, it has.
         let _ = (&mut self.ended).await;
     }
+}
+
+/// What the tree was told about tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Overheard {
+    /// Something may be due that was not, in any topic.
+    Tasks,
+    /// A task was written that is due at that instant.
+    Task(Topic, DateTime<Utc>),
+    /// Definitions of topics changed.
+    Topics,
 }
 
 /// Tells the tree that something may have changed. Losing a hint costs latency only.
@@ -169,6 +185,11 @@ impl Hints {
     /// A running task was cancelled.
     pub fn task_cancelled(&self, id: TaskId) {
         self.send(SupervisorMessage::TaskCancelled(id));
+    }
+
+    /// Somebody outside the tree holds a lease of that length.
+    pub fn lease_made(&self, length: Duration) {
+        self.send(SupervisorMessage::LeaseMade(length));
     }
 
     /// Definitions of topics changed.

@@ -30,6 +30,8 @@ const AFTER_ERROR: Duration = Duration::from_secs(3);
 pub(crate) enum ReconcilerMessage {
     /// Look for what must be put right.
     Reconcile,
+    /// Somebody outside the tree holds a lease of that length.
+    LeaseMade(Duration),
 }
 
 /// Configuration of the Reconciler.
@@ -58,9 +60,16 @@ impl Actor for Reconciler {
     async fn handle(
         &self,
         myself: ActorRef<ReconcilerMessage>,
-        ReconcilerMessage::Reconcile: ReconcilerMessage,
+        message: ReconcilerMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        if let ReconcilerMessage::LeaseMade(length) = message {
+            let ends_at = self.clock.now() + length;
+            if state.alarm.at().is_some_and(|wake_at| ends_at < wake_at) {
+                state.alarm.set(&self.clock, ends_at, &myself, ReconcilerMessage::Reconcile);
+            }
+            return Ok(());
+        }
         let wake_at = match self.pass(state).await {
             Ok(wake_at) => wake_at,
             Err(error) => {

@@ -17,12 +17,12 @@ use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::time::Instant;
 
-use crate::Deps;
 use crate::claimer::{Claimer, ClaimerMessage};
 use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
 use crate::reconciler::{Reconciler, ReconcilerMessage};
 use crate::serving::Server;
 use crate::settler::{Settler, SettlerMessage};
+use crate::{Deps, Overheard};
 
 /// More failures than this within [`BUDGET_TIME`] end the tree.
 const BUDGET: usize = 10;
@@ -53,6 +53,10 @@ pub(crate) enum SupervisorMessage {
     TopicsChanged,
     /// Schedules may be due that were not.
     SchedulesChanged,
+    /// Somebody outside holds a lease of that length.
+    LeaseMade(Duration),
+    /// Somebody outside wants to hear what we hear.
+    Overhear(Box<dyn Fn(&Overheard) + Send + Sync>),
     /// What is everybody doing?
     Status(RpcReplyPort<Vec<ActorStatus>>),
     /// Stop in order.
@@ -104,6 +108,7 @@ pub(crate) struct State {
     dispatchers: HashMap<Topic, ActorRef<DispatcherMessage>>,
     failures: VecDeque<Instant>,
     history: HashMap<Child, (u64, String)>,
+    overhear: Option<Box<dyn Fn(&Overheard) + Send + Sync>>,
     phase: Phase,
 }
 
@@ -132,6 +137,7 @@ impl Actor for Supervisor {
             dispatchers: HashMap::new(),
             failures: VecDeque::new(),
             history: HashMap::new(),
+            overhear: None,
             phase: Phase::Running,
         })
     }
@@ -145,13 +151,25 @@ impl Actor for Supervisor {
         match message {
             SupervisorMessage::Serve { topic, server } => serve(&myself, state, topic, server).await?,
             SupervisorMessage::Restart(child) => restart(&myself, state, child).await?,
-            SupervisorMessage::TasksWritten => tell_claimer(state, ClaimerMessage::Look),
+            SupervisorMessage::TasksWritten => {
+                tell_outside(state, || Overheard::Tasks);
+                tell_claimer(state, ClaimerMessage::Look);
+            }
             SupervisorMessage::TaskWritten { topic, run_at } => {
+                tell_outside(state, || Overheard::Task(topic.clone(), run_at));
                 tell_claimer(state, ClaimerMessage::Written { topic, run_at });
             }
             SupervisorMessage::SettlerBehind => tell_claimer(state, ClaimerMessage::SettlerBehind),
             SupervisorMessage::SettlerCaughtUp => tell_claimer(state, ClaimerMessage::SettlerCaughtUp),
-            SupervisorMessage::TopicsChanged => tell_claimer(state, ClaimerMessage::TopicsChanged),
+            SupervisorMessage::TopicsChanged => {
+                tell_outside(state, || Overheard::Topics);
+                tell_claimer(state, ClaimerMessage::TopicsChanged);
+            }
+            SupervisorMessage::LeaseMade(length) => {
+                // One that failed finds the lease when it is back.
+                let _ = state.reconciler.cast(ReconcilerMessage::LeaseMade(length));
+            }
+            SupervisorMessage::Overhear(tell) => state.overhear = Some(tell),
             // Nobody ticks yet.
             SupervisorMessage::SchedulesChanged => {}
             SupervisorMessage::TaskCancelled(id) => {
@@ -367,6 +385,12 @@ fn status(state: &State) -> Vec<ActorStatus> {
         last_error: None,
     });
     fixed.chain(dispatchers).collect()
+}
+
+fn tell_outside(state: &State, heard: impl Fn() -> Overheard) {
+    if let Some(tell) = &state.overhear {
+        tell(&heard());
+    }
 }
 
 fn tell_claimer(state: &State, message: ClaimerMessage) {

@@ -32,6 +32,11 @@ impl Alarm {
         self.pending = Some((at, waiting));
     }
 
+    /// When the pending wake-up is.
+    pub(crate) fn at(&self) -> Option<DateTime<Utc>> {
+        self.pending.as_ref().map(|(at, _)| *at)
+    }
+
     /// Forgets the pending wake-up.
     pub(crate) fn clear(&mut self) {
         if let Some((_, waiting)) = self.pending.take() {

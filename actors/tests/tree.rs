@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::future::BoxFuture;
-use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_actors::{Deps, Handlers, Overheard, Running, Settings};
 use punctual_domain::clock::FakeClock;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
-use punctual_domain::store::{ClaimRequest, Creation, Store, Suspects, TaskWithAttempts, Want};
+use punctual_domain::store::{ClaimRequest, Creation, PullRequest, PullTopic, Store, Suspects, TaskWithAttempts, Want};
 use punctual_domain::task::{AttemptOutcome, Due, NewTask, TaskStatus};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
@@ -308,6 +308,44 @@ async fn what_a_dead_node_held_is_run_by_another() {
     let done = world.until(id, TaskStatus::Completed).await;
     let outcomes: Vec<_> = done.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
     assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Completed]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_short_lease_of_somebody_outside_is_put_right_when_it_ends() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default()).await;
+    // The Reconciler has looked, and sleeps for longer than the lease will last.
+    let first = world.add(task("other")).await;
+    tree.hints().tasks_written();
+    world.until(first, TaskStatus::Completed).await;
+    world.store.put_topic(&TopicDefinition::new("pull".parse().unwrap(), Route::Pull)).await.unwrap();
+    let id = world.add(task("pull")).await;
+    let topic = PullTopic { topic: "pull".parse().unwrap(), concurrency: 1, rate_per_second: None };
+    let request = PullRequest { node: NodeId::generate(), lease_seconds: 1, topics: vec![topic], max: 1, max_bytes: 1 };
+    world.store.pull(&request, None).await.unwrap();
+    tree.hints().lease_made(request.lease());
+    eventually(|| async {
+        world.clock.advance(TimeDelta::milliseconds(1));
+        (world.task(id).await.task.status == TaskStatus::Pending).then_some(())
+    })
+    .await;
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_waits_outside_hears_what_the_tree_is_told() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default()).await;
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    tree.overhear(move |overheard| drop(told.send(overheard.clone())));
+    let at = "2030-01-01T00:00:00Z".parse().unwrap();
+    tree.hints().tasks_written();
+    tree.hints().task_written("mail".parse().unwrap(), at);
+    tree.hints().topics_changed();
+    for expected in [Overheard::Tasks, Overheard::Task("mail".parse().unwrap(), at), Overheard::Topics] {
+        assert_eq!(heard.recv().await, Some(expected));
+    }
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 

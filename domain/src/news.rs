@@ -12,6 +12,8 @@ pub struct News {
     pub tasks: bool,
     /// Schedules were written.
     pub schedules: bool,
+    /// Definitions of topics were written.
+    pub topics: bool,
     /// Nobody leads any more.
     pub leadership: bool,
     /// These tasks were cancelled while they ran.
@@ -32,6 +34,11 @@ impl News {
         Self { schedules: true, ..Self::default() }
     }
 
+    /// Definitions of topics were written.
+    pub fn of_topics() -> Self {
+        Self { topics: true, ..Self::default() }
+    }
+
     /// Nobody leads any more.
     pub fn of_leadership() -> Self {
         Self { leadership: true, ..Self::default() }
@@ -44,7 +51,7 @@ impl News {
 
     /// Anything may have happened while nobody listened.
     pub fn unheard() -> Self {
-        Self { tasks: true, schedules: true, leadership: true, cancelled: Vec::new() }
+        Self { tasks: true, schedules: true, topics: true, leadership: true, cancelled: Vec::new() }
     }
 
     /// Whether there is nothing to tell.
@@ -56,6 +63,7 @@ impl News {
     pub fn merge(&mut self, other: Self) {
         self.tasks |= other.tasks;
         self.schedules |= other.schedules;
+        self.topics |= other.topics;
         self.leadership |= other.leadership;
         self.cancelled.extend(other.cancelled);
     }
@@ -70,6 +78,7 @@ impl News {
             match word {
                 "tasks" => news.tasks = true,
                 "schedules" => news.schedules = true,
+                "topics" => news.topics = true,
                 "leadership" => news.leadership = true,
                 _ => news.cancelled.extend(word.strip_prefix("cancelled:").and_then(|id| id.parse::<TaskId>().ok())),
             }
@@ -80,7 +89,12 @@ impl News {
 
 impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts = [(self.tasks, "tasks"), (self.schedules, "schedules"), (self.leadership, "leadership")];
+        let facts = [
+            (self.tasks, "tasks"),
+            (self.schedules, "schedules"),
+            (self.topics, "topics"),
+            (self.leadership, "leadership"),
+        ];
         let words = facts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
         let cancelled = self.cancelled.iter().map(|id| format!("cancelled:{id}"));
         f.write_str(&words.chain(cancelled).collect::<Vec<_>>().join(" "))
@@ -97,6 +111,7 @@ mod tests {
         for news in [
             News::of_tasks(),
             News::of_schedules(),
+            News::of_topics(),
             News::of_leadership(),
             News::of_cancelled(cancelled.clone()),
             News { cancelled, ..News::unheard() },
