@@ -16,6 +16,7 @@ use punctual_sdk::Plugin;
 use punctual_store::{ConnectError, Migrate, SchemaState};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::clock::SystemClock;
@@ -24,6 +25,7 @@ use crate::engine::{self, Engine, EngineError};
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
+use crate::telemetry::Exporter;
 use crate::topics::TopicDirectory;
 
 /// How one process runs, beside its configuration.
@@ -135,6 +137,14 @@ pub struct Service {
     address: SocketAddr,
     listener: BoundedListener,
     router: axum::Router,
+    metrics: Option<Metrics>,
+}
+
+/// An address that is for metrics alone.
+struct Metrics {
+    address: SocketAddr,
+    socket: TcpListener,
+    router: axum::Router,
 }
 
 impl Service {
@@ -147,9 +157,13 @@ impl Service {
         let plugins = options.plugins.enabled(&config.plugins);
         plugins::patterns(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
-        let listen_error = |error| StartError::Listen { address: config.listen, error };
-        let socket = TcpListener::bind(config.listen).await.map_err(listen_error)?;
-        let address = socket.local_addr().map_err(listen_error)?;
+        let (socket, address) = listen(config.listen).await?;
+        let metrics_socket = match config.metrics_listen {
+            Some(same) if same == config.listen && same.port() != 0 => None,
+            Some(own) => Some(listen(own).await?),
+            None => None,
+        };
+        Exporter::of_process();
         let store = connect(&config, &options).await?;
         prepare_plugins(&*store, &plugins, options.schema).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
@@ -172,7 +186,7 @@ impl Service {
             start: options.start,
         })
         .await?;
-        let api = Api::new(http::Parts {
+        let api = Arc::new(Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
             time: engine.time(),
@@ -181,14 +195,19 @@ impl Service {
             state: Arc::clone(&state),
             reach: Reach::of(address),
             wake: engine.wake(),
-        });
+        }));
         Ok(Self {
             zones,
             state,
             engine,
             address,
             listener: BoundedListener::new(socket),
-            router: http::router(api),
+            router: http::router(&api),
+            metrics: metrics_socket.map(|(socket, address)| Metrics {
+                address,
+                socket,
+                router: http::metrics_router(api),
+            }),
             config,
         })
     }
@@ -200,8 +219,10 @@ impl Service {
 
     /// What a person who started it wants to know.
     pub fn announcement(&self) -> String {
+        let metrics = self.metrics.as_ref();
+        let metrics = metrics.map_or_else(String::new, |metrics| format!("  metrics    http://{}\n", metrics.address));
         format!(
-            "Punctual {version}\n  API        http://{address}\n  database   {database}\n  zone data  {tz} ({source})\n",
+            "Punctual {version}\n  API        http://{address}\n{metrics}  database   {database}\n  zone data  {tz} ({source})\n",
             version = env!("CARGO_PKG_VERSION"),
             address = self.address,
             database = self.config.database_url,
@@ -222,6 +243,11 @@ impl Service {
             node_id = %self.engine.node_id(),
             "service started"
         );
+        let _upkeep = Exporter::of_process().keep_up();
+        // They are shown to the last.
+        let _metrics = self.metrics.map(|Metrics { socket, router, .. }| {
+            AbortOnDropHandle::new(tokio::spawn(axum::serve(BoundedListener::new(socket), router).into_future()))
+        });
         let stopping = CancellationToken::new();
         let stopped = stopping.clone().cancelled_owned();
         let mut serving =
@@ -250,6 +276,13 @@ impl Service {
         info!("service stopped");
         ended
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listen_error = |error| StartError::Listen { address, error };
+    let socket = TcpListener::bind(address).await.map_err(listen_error)?;
+    let address = socket.local_addr().map_err(listen_error)?;
+    Ok((socket, address))
 }
 
 fn settings(config: &Config) -> Settings {

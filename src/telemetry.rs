@@ -1,8 +1,14 @@
-//! Logs: to stderr, pretty on a terminal, one JSON object per line otherwise.
+//! What machines and people see of a running process: metrics, and logs to stderr, pretty on a terminal, one JSON object
+//! per line otherwise.
+
+mod exporter;
+mod metric;
 
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
+
+pub(crate) use exporter::Exporter;
 
 /// Starts logging what `filter` lets through. A second call changes nothing.
 ///

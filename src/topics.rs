@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use punctual_domain::store::{Store, StoreError};
+use punctual_domain::store::{Created, Store, StoreError};
 use punctual_domain::topic::{Topic, TopicDefinition};
 use tokio::sync::Mutex;
 
@@ -40,9 +40,25 @@ impl TopicDirectory {
         definitions
     }
 
+    /// Counts those of newly made tasks that will only be announced.
+    pub(crate) fn count_undefined(&self, definitions: &[TopicDefinition], made: &[Created]) {
+        let is_undefined = |made: &&Created| match made {
+            Created::Fresh(task) => !self.is_served(definitions, &task.topic),
+            Created::Deduplicated(_) => false,
+        };
+        let undefined = made.iter().filter(is_undefined).count();
+        if undefined > 0 {
+            metrics::counter!("punctual_tasks_undefined_total").increment(undefined as u64);
+        }
+    }
+
+    fn is_served(&self, definitions: &[TopicDefinition], topic: &Topic) -> bool {
+        self.handled.contains(topic.as_str()) || TopicDefinition::for_topic(definitions, topic).is_some()
+    }
+
     /// What a caller should know about sending tasks to `topic`.
     pub(crate) fn warnings(&self, definitions: &[TopicDefinition], topic: &Topic) -> Vec<String> {
-        if self.handled.contains(topic.as_str()) || TopicDefinition::for_topic(definitions, topic).is_some() {
+        if self.is_served(definitions, topic) {
             return Vec::new();
         }
         vec![format!("the topic {topic} has no definition and no handler: when due, its tasks are only announced")]

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::Settings;
 use crate::attempt::{Stop, Stops};
 use crate::claimer::ClaimerMessage;
+use crate::meters::{Origin, TopicMeters};
 use crate::serving::Server;
 use crate::settler::{Ended, SettlerMessage};
 use crate::slot::{Assignment, Slot, SlotMessage};
@@ -29,8 +30,8 @@ use crate::slot::{Assignment, Slot, SlotMessage};
 pub(crate) enum DispatcherMessage {
     /// Perform these claimed tasks; the claim was sent at that instant.
     Run { tasks: Vec<Task>, sent_at: Instant },
-    /// An attempt ended; its slot is free. No settlement: what became of it is not ours to say.
-    Ended { attempt: (TaskId, Epoch), settlement: Option<Settlement>, slot: ActorRef<SlotMessage> },
+    /// An attempt ended; its slot is free.
+    Ended(EndedAttempt),
     /// Pass on the outcomes that have gathered, and tell of the slots they freed.
     Flush,
     /// A running task was cancelled.
@@ -51,6 +52,15 @@ pub(crate) enum DispatcherMessage {
     HandBack,
 }
 
+/// How an attempt ended.
+pub(crate) struct EndedAttempt {
+    pub(crate) attempt: (TaskId, Epoch),
+    /// `None`: what became of it is not ours to say.
+    pub(crate) settlement: Option<Settlement>,
+    pub(crate) elapsed: Duration,
+    pub(crate) slot: ActorRef<SlotMessage>,
+}
+
 /// Configuration of a Dispatcher.
 pub(crate) struct Dispatcher {
     pub(crate) store: Arc<dyn Store>,
@@ -68,6 +78,7 @@ pub(crate) struct Start {
 
 pub(crate) struct State {
     server: Server,
+    meters: Arc<TopicMeters>,
     settler: ActorRef<SettlerMessage>,
     claimer: ActorRef<ClaimerMessage>,
     /// By task and epoch: a task whose lease was lost may come again while its old attempt is being stopped.
@@ -103,6 +114,8 @@ struct InFlight {
     suspect: bool,
     /// Others of its serial key wait for it.
     is_serial: bool,
+    origin: Origin,
+    timeout_seconds: u32,
 }
 
 impl Actor for Dispatcher {
@@ -118,6 +131,7 @@ impl Actor for Dispatcher {
         let now = Instant::now();
         let mut state = State {
             tokens: server.rate_per_second.unwrap_or(0.0).max(1.0),
+            meters: TopicMeters::of(&server.label),
             server,
             settler,
             claimer,
@@ -148,9 +162,7 @@ impl Actor for Dispatcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DispatcherMessage::Run { tasks, sent_at } => self.run(&myself, state, tasks, sent_at).await?,
-            DispatcherMessage::Ended { attempt, settlement, slot } => {
-                self.ended(&myself, state, attempt, settlement, slot)
-            }
+            DispatcherMessage::Ended(ended) => self.ended(&myself, state, ended),
             DispatcherMessage::Flush => {
                 state.flush_queued = false;
                 self.flush(&myself, state);
@@ -163,6 +175,9 @@ impl Actor for Dispatcher {
             DispatcherMessage::Pulse => self.pulse(&myself, state),
             DispatcherMessage::Extended { asked, sent_at, answers } => self.extended(state, &asked, sent_at, answers),
             DispatcherMessage::Configure(server) => {
+                if *server.label != *state.meters.label() {
+                    state.meters = TopicMeters::of(&server.label);
+                }
                 state.server = server;
                 self.announce(&myself, state);
             }
@@ -232,7 +247,7 @@ impl Dispatcher {
             // Too late to begin, by our own lease or because we are stopping.
             if state.draining || Instant::now() >= safe_until {
                 let settling = Settling { task_id: task.id, epoch: task.epoch, settlement: Settlement::HandedBack };
-                self.settle(myself, state, settling, task.serial_key.is_some());
+                self.settle(myself, state, settling, Origin::of(&task), task.serial_key.is_some());
                 if is_suspect(&task) {
                     self.suspect_ended(state, task.id);
                 }
@@ -252,7 +267,10 @@ impl Dispatcher {
                 safe_until,
                 suspect: is_suspect(&task),
                 is_serial: task.serial_key.is_some(),
+                origin: Origin::of(&task),
+                timeout_seconds: task.timeout_seconds,
             };
+            state.meters.began(&task);
             state.running.insert((task.id, task.epoch), in_flight);
             let handler = state.server.handler.clone();
             slot.cast(SlotMessage::Begin(Box::new(Assignment { handler, task, stops })))?;
@@ -260,17 +278,15 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn ended(
-        &self,
-        myself: &ActorRef<DispatcherMessage>,
-        state: &mut State,
-        (task_id, epoch): (TaskId, Epoch),
-        settlement: Option<Settlement>,
-        slot: ActorRef<SlotMessage>,
-    ) {
+    fn ended(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State, ended: EndedAttempt) {
+        let EndedAttempt { attempt: (task_id, epoch), settlement, elapsed, slot } = ended;
         let Some(in_flight) = state.running.remove(&(task_id, epoch)) else { return };
         if let Some(settlement) = settlement {
-            self.settle(myself, state, Settling { task_id, epoch, settlement }, in_flight.is_serial);
+            if settlement != Settlement::HandedBack {
+                state.meters.took(elapsed, in_flight.timeout_seconds);
+            }
+            let settling = Settling { task_id, epoch, settlement };
+            self.settle(myself, state, settling, in_flight.origin, in_flight.is_serial);
         }
         if in_flight.suspect {
             self.suspect_ended(state, task_id);
@@ -287,10 +303,17 @@ impl Dispatcher {
     }
 
     /// Sends an outcome on its way to be written.
-    fn settle(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State, settling: Settling, is_serial: bool) {
+    fn settle(
+        &self,
+        myself: &ActorRef<DispatcherMessage>,
+        state: &mut State,
+        settling: Settling,
+        origin: Origin,
+        is_serial: bool,
+    ) {
         // It, or one that waited for it, becomes due at an instant the Claimer does not know yet.
         let unblocks = is_serial || !settling.settlement.status().has_ended();
-        state.outcomes.push(Ended { settling, unblocks });
+        state.outcomes.push(Ended { settling, unblocks, origin, meters: state.meters.clone() });
         self.queue_flush(myself, state);
     }
 

@@ -19,6 +19,7 @@ mod audience;
 mod claimer;
 mod dispatcher;
 mod host;
+mod meters;
 mod reconciler;
 mod serving;
 mod settler;
@@ -36,6 +37,7 @@ use punctual_domain::store::Store;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
 
+pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
 

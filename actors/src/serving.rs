@@ -12,6 +12,7 @@ use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin};
 use crate::Hints;
 use crate::audience::{Audience, Seat};
 use crate::host::Host;
+use crate::meters::OTHER_TOPICS;
 
 /// The handlers and listeners that plugins registered on this node.
 #[derive(Clone)]
@@ -189,6 +190,8 @@ pub(crate) struct Server {
     pub(crate) concurrency: u32,
     /// How many begin per second at the most.
     pub(crate) rate_per_second: Option<f64>,
+    /// What its tasks are counted under.
+    pub(crate) label: Box<str>,
 }
 
 /// How `topic` is served on this node; `None` if its tasks wait for somebody else, or it is paused.
@@ -209,6 +212,7 @@ pub(crate) fn server(handlers: &Handlers, definitions: &[TopicDefinition], topic
         handler,
         concurrency: definition.map_or(TopicDefinition::DEFAULT_CONCURRENCY, |definition| definition.concurrency),
         rate_per_second: definition.and_then(|definition| definition.rate_per_second),
+        label: definition.map_or(OTHER_TOPICS, |definition| definition.name.as_str()).into(),
     })
 }
 

@@ -16,6 +16,7 @@ use punctual_domain::store::{Settled, Settling, Store, StoreError};
 use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use crate::meters::{Origin, TopicMeters};
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
@@ -46,6 +47,8 @@ pub(crate) struct Ended {
     pub(crate) settling: Settling,
     /// It is due again, or another task waited for it.
     pub(crate) unblocks: bool,
+    pub(crate) origin: Origin,
+    pub(crate) meters: Arc<TopicMeters>,
 }
 
 /// Configuration of the Settler.
@@ -67,6 +70,7 @@ pub(crate) struct State {
     backing_off: bool,
     alarm: Alarm,
     drained: Option<RpcReplyPort<()>>,
+    backlog: metrics::Gauge,
 }
 
 impl Actor for Settler {
@@ -84,6 +88,7 @@ impl Actor for Settler {
             backing_off: false,
             alarm: Alarm::default(),
             drained: None,
+            backlog: metrics::gauge!("punctual_settle_backlog"),
         })
     }
 
@@ -106,6 +111,7 @@ impl Actor for Settler {
             SettlerMessage::Written { batch, answers } => self.written(&myself, state, batch, answers),
             SettlerMessage::Drain(reply) => state.drained = Some(reply),
         }
+        state.backlog.set(state.waiting.len() as f64);
         if !state.writing
             && state.waiting.is_empty()
             && let Some(reply) = state.drained.take()
@@ -155,12 +161,15 @@ impl Settler {
                     // A Supervisor that is gone takes us along.
                     let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
                 }
-                for (Ended { settling, .. }, answer) in batch.iter().zip(answers) {
+                for (Ended { settling, origin, meters, .. }, answer) in batch.iter().zip(answers) {
                     let (task_id, epoch, settlement) = (settling.task_id, settling.epoch, &settling.settlement);
                     if answer == Settled::LeaseLost {
                         metrics::counter!("punctual_stale_settles_total").increment(1);
                         tracing::warn!(%task_id, %epoch, "lease lost");
-                    } else if settlement.status() == TaskStatus::Failed {
+                        continue;
+                    }
+                    meters.ended(settlement.status(), *origin, 1);
+                    if settlement.status() == TaskStatus::Failed {
                         tracing::warn!(%task_id, outcome = settlement.outcome().as_str(), "task failed");
                     }
                 }

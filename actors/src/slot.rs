@@ -10,10 +10,11 @@ use futures::FutureExt;
 use punctual_domain::clock::Clock;
 use punctual_domain::task::Task;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::attempt::{Stops, after_panic, perform};
-use crate::dispatcher::DispatcherMessage;
+use crate::dispatcher::{DispatcherMessage, EndedAttempt};
 use crate::serving::Performer;
 
 pub(crate) enum SlotMessage {
@@ -53,12 +54,14 @@ impl Actor for Slot {
         let (clock, dispatcher) = (self.clock.clone(), self.dispatcher.clone());
         *running = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let Assignment { handler, task, stops } = &*assignment;
+            let began_at = Instant::now();
             let performing = AssertUnwindSafe(perform(handler, task, stops, clock.now())).catch_unwind();
             // A panic that escaped the attempt came from dropping the handler's work.
             let settlement = performing.await.unwrap_or_else(|panic| Some(after_panic(task, &*panic)));
             // A Dispatcher that is gone has no use for the outcome; the lease will tell.
-            let attempt = (task.id, task.epoch);
-            let _ = dispatcher.cast(DispatcherMessage::Ended { attempt, settlement, slot: myself });
+            let (attempt, elapsed) = ((task.id, task.epoch), began_at.elapsed());
+            let ended = EndedAttempt { attempt, settlement, elapsed, slot: myself };
+            let _ = dispatcher.cast(DispatcherMessage::Ended(ended));
         })));
         Ok(())
     }

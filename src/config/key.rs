@@ -44,7 +44,7 @@ const fn key(
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
     key("listen", "PUNCTUAL_LISTEN", Some("127.0.0.1:7878"), Nothing, "Where the API and the dashboard listen. Any address but loopback needs API keys."),
-    key("metrics_listen", "PUNCTUAL_METRICS_LISTEN", None, Nothing, "An address of its own for /metrics; the same as above if it is not set. No effect yet."),
+    key("metrics_listen", "PUNCTUAL_METRICS_LISTEN", None, Nothing, "An address of its own for /metrics, where no key is needed; the same as above if it is not set."),
     key("log", "PUNCTUAL_LOG", Some("info"), Nothing, "What is logged: a level, or levels by module such as `warn,punctual=debug`."),
     key("tzdir", "PUNCTUAL_TZDIR", None, Nothing, "A folder of compiled time zones; used if it is newer than the system's and the bundled ones."),
     key("poll_interval_ms", "POLL_INTERVAL_MS", Some("900000"), Nothing, "How often to look for due tasks even if nothing woke us: a safety net, due tasks do not wait for it."),

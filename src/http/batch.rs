@@ -38,7 +38,7 @@ pub(crate) async fn create(
     let key = idempotency_key(&headers, &mut refusals);
     let topics = api.topics.definitions().await?;
     let (call, tasks, _memory) = {
-        let (api, caller) = (Arc::clone(&api), caller.clone());
+        let (api, caller, topics) = (Arc::clone(&api), caller.clone(), Arc::clone(&topics));
         // Some tens of megabytes take their time: other requests should not wait for it.
         let reading = tokio::task::spawn_blocking(move || read(&api, &caller, &topics, key, body, refusals));
         reading.await.map_err(|_| Problem::new(Code::Internal, "the request hit a bug; the log says more"))?
@@ -55,6 +55,7 @@ pub(crate) async fn create(
     match made.map_err(|error| refused(error, &client_requests))? {
         Creation::Made(made) => {
             api.wake.tasks_written(made.iter().map(Created::task));
+            api.topics.count_undefined(&topics, &made);
             Ok(call::respond(call::ids(&made)))
         }
         Creation::Replayed(first) => Ok(call::respond(first)),

@@ -1,6 +1,6 @@
 //! The HTTP API: the router, built apart from whoever serves it.
 //!
-//! A request passes, from the outside in: panics caught, bounds on address and headers, and for the API the origin check,
+//! A request passes, from the outside in: the count, panics caught, bounds on address and headers, and for the API the origin check,
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
@@ -18,10 +18,12 @@ mod health;
 mod instant;
 mod listener;
 mod memory;
+mod metrics;
 mod moves;
 mod new_task;
 mod problem;
 mod query;
+mod requests;
 mod state;
 mod table;
 mod task_page;
@@ -45,6 +47,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub(crate) use auth::Reach;
 use endpoint::Access;
 pub(crate) use listener::BoundedListener;
+pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
 
 use crate::redis::Redis;
@@ -53,6 +56,7 @@ use crate::topics::TopicDirectory;
 use crate::wake::Wake;
 use memory::Memory;
 use problem::{Code, Problem};
+use requests::Requests;
 
 /// How many requests are worked on at once; further ones are told to come back.
 const MAX_REQUESTS: usize = 1024;
@@ -71,6 +75,7 @@ pub(crate) struct Api {
     body_memory: Memory,
     batch_memory: Memory,
     page_memory: Memory,
+    gauges: metrics::Gauges,
 }
 
 /// What an [`Api`] is made of.
@@ -101,13 +106,13 @@ impl Api {
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
             batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
             page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
+            gauges: metrics::Gauges::default(),
         }
     }
 }
 
 /// Every route.
-pub(crate) fn router(api: Api) -> Router {
-    let api = Arc::new(api);
+pub(crate) fn router(api: &Arc<Api>) -> Router {
     let (open, guarded) =
         table::endpoints().into_iter().partition::<Vec<_>, _>(|endpoint| endpoint.access == Access::Open);
     let guarded = guarded
@@ -115,16 +120,17 @@ pub(crate) fn router(api: Api) -> Router {
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(Arc::clone(&api), auth::caller))
-        .layer(from_fn_with_state(Arc::clone(&api), guard::room))
-        .layer(from_fn_with_state(Arc::clone(&api), guard::origin));
+        .layer(from_fn_with_state(Arc::clone(api), auth::caller))
+        .layer(from_fn_with_state(Arc::clone(api), guard::room))
+        .layer(from_fn_with_state(Arc::clone(api), guard::origin));
     open.into_iter()
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .method_not_allowed_fallback(wrong_method)
         .merge(guarded)
-        .with_state(api)
+        .with_state(Arc::clone(api))
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
 }
 
 /// An answer in JSON.

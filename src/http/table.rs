@@ -3,7 +3,7 @@
 use axum::http::Method;
 
 use super::endpoint::{Endpoint, open, operate, read, submit};
-use super::{batch, bulk, health, moves, tasks};
+use super::{batch, bulk, health, metrics, moves, tasks};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -16,6 +16,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("live", "Whether the process answers"),
         open(GET, "/readyz", health::ready)
             .named("ready", "Whether work can be done here"),
+        read(GET, "/metrics", metrics::show)
+            .named("metrics", "What was counted, for Prometheus"),
 
         read(GET, tasks::PATH, tasks::list)
             .named("listTasks", "Lists tasks, newest first"),
@@ -80,7 +82,7 @@ mod tests {
             store.create_key(&key).await.unwrap();
         }
         let clock = Arc::new(FakeClock::at_text("2026-11-16T12:00:00Z"));
-        router(Api::new(Parts {
+        router(&Arc::new(Api::new(Parts {
             zones: ZoneDatabase::bundled(),
             time: Arc::new(StoreTime::new(clock)),
             topics: TopicDirectory::new(Arc::clone(&store), BTreeSet::new()),
@@ -89,7 +91,7 @@ mod tests {
             reach: Reach::Loopback,
             wake: Wake::new(None, &store),
             store: store as Arc<dyn Store>,
-        }))
+        })))
     }
 
     async fn status(app: &Router, method: &Method, path: &str, key: Option<Role>) -> StatusCode {

@@ -56,6 +56,7 @@ pub(crate) async fn create(
     match api.store.create_tasks(vec![task], remember).await? {
         Creation::Made(made) => {
             api.wake.tasks_written(made.iter().map(Created::task));
+            api.topics.count_undefined(&topics, &made);
             Ok(call::respond(answer(&made, &warnings)))
         }
         Creation::Replayed(first) => Ok(call::respond(first)),

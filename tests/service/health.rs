@@ -86,7 +86,7 @@ async fn a_database_that_goes_away_is_503_until_it_is_back() {
 }
 
 /// Forwards connections while the way is open; closing it cuts those under way.
-async fn forward(socket: TcpListener, there: (String, u16), way: Arc<watch::Sender<bool>>) {
+pub(crate) async fn forward(socket: TcpListener, there: (String, u16), way: Arc<watch::Sender<bool>>) {
     loop {
         let (mut near, _) = socket.accept().await.unwrap();
         let (there, mut open) = (there.clone(), way.subscribe());

@@ -19,7 +19,7 @@ on_each_database!(
     without_its_last_key_this_machine_is_let_in_again,
 );
 
-async fn add_key(database: &Database, secret: &str, role: Role, topics: &[&str]) {
+pub(crate) async fn add_key(database: &Database, secret: &str, role: Role, topics: &[&str]) {
     let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
     let key = ApiKey {
         id: KeyId::generate(),

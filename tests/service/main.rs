@@ -16,6 +16,7 @@ mod idempotency;
 mod in_process;
 mod keys;
 mod list;
+mod metrics;
 mod moves;
 mod readme;
 mod refusals;

@@ -3,11 +3,13 @@
 mod database;
 mod past;
 mod process;
+mod samples;
 mod server;
 
 pub use database::Database;
 pub use past::Past;
 pub use process::{Process, punctual};
+pub use samples::Samples;
 pub use server::{Answer, Server};
 
 /// Makes one test per database out of each function that takes a [`Database`].

@@ -72,6 +72,12 @@ impl Past {
         }
     }
 
+    /// Writes a task and claims it for no longer than a moment.
+    pub async fn abandoned(&self, topic: &str) -> TaskId {
+        self.store.create_tasks(vec![NewTask::new(topic.parse().unwrap())], None).await.unwrap();
+        self.claim(topic, Duration::from_millis(1)).await.id
+    }
+
     async fn claim(&self, topic: &str, lease: Duration) -> Task {
         self.claims(topic, 1, lease).await.pop().unwrap()
     }

@@ -45,7 +45,7 @@ impl Process {
             match self.out.recv_timeout(PATIENCE) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(_) => {}
-                Err(_) => panic!("{text:?} was not printed; the log: {:#?}", self.log.iter().collect::<Vec<_>>()),
+                Err(_) => panic!("{text:?} was not printed; the log: {:#?}", self.log()),
             }
         }
     }

@@ -8,7 +8,7 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 
 use super::process::PATIENCE;
-use super::{Database, Process, punctual};
+use super::{Database, Process, Samples, punctual};
 
 /// A running service.
 pub struct Server {
@@ -73,6 +73,21 @@ impl Server {
             }
             assert!(asked_at.elapsed() < PATIENCE, "it does not end: {task}");
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What it counts, looked at until that shows what is waited for.
+    pub async fn samples(&self, shows: impl Fn(&Samples) -> bool) -> Samples {
+        let asked_at = Instant::now();
+        loop {
+            let answer = self.get("/metrics").await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let samples = Samples::of(&answer.text);
+            if shows(&samples) {
+                return samples;
+            }
+            assert!(asked_at.elapsed() < PATIENCE, "it does not show: {}", answer.text);
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
