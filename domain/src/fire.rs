@@ -4,7 +4,7 @@
 //! in the answer, as a task or as a skip with its reason; instants that did not fit stay due, and are decided in the
 //! next round.
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, SubsecRound, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::Calendar;
@@ -12,7 +12,7 @@ use crate::id::{FireId, ScheduleId, TaskId};
 use crate::schedule::{MisfirePolicy, OverlapPolicy, Schedule, ScheduleError};
 use crate::task::{Due, FireOfTask, NewTask, TaskStatus};
 use crate::time::{Recurrence, ZoneDatabase};
-use crate::topic::Topic;
+use crate::topic::{Topic, TopicDefinition};
 
 /// The most tasks made for one schedule in one transaction, so that catching up does not delay fresh work.
 pub const MAX_MADE: usize = 1_000;
@@ -156,6 +156,38 @@ pub struct TaskOfFire {
     pub error: Option<String>,
 }
 
+/// Where a fire stands, as the API tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FireStatus {
+    /// Where its task stands.
+    Task(TaskStatus),
+    /// It made no task.
+    Skipped,
+    /// A queue outside has accepted its task.
+    Dispatched,
+}
+
+impl FireStatus {
+    /// The one word for it, everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Task(status) => status.as_str(),
+            Self::Skipped => "skipped",
+            Self::Dispatched => "dispatched",
+        }
+    }
+}
+
+impl Fire {
+    /// Where it stands; `None` once its task was pruned.
+    pub fn status(&self) -> Option<FireStatus> {
+        match (self.reason, &self.task) {
+            (Some(_), _) => Some(FireStatus::Skipped),
+            (None, task) => task.as_ref().and_then(|task| task.status).map(FireStatus::Task),
+        }
+    }
+}
+
 /// All that a decision about a due schedule rests on.
 #[derive(Debug, Clone)]
 pub struct DueSchedule {
@@ -165,6 +197,8 @@ pub struct DueSchedule {
     pub live_tasks: u64,
     /// The calendars it names.
     pub calendars: Vec<Calendar>,
+    /// The definition that its topic is led to.
+    pub topic: Option<TopicDefinition>,
 }
 
 /// What is the same for every decision of a node.
@@ -181,6 +215,8 @@ pub struct FireRules {
 pub struct Tick {
     /// The fires, in order.
     pub fires: Vec<NewFire>,
+    /// Whether its pause has ended, and it is enabled again.
+    pub resumes: bool,
     /// Whether the live tasks of earlier fires are cancelled first.
     pub cancel_previous: bool,
     /// The next instant: maybe due as well, if not all fitted.
@@ -191,16 +227,25 @@ pub struct Tick {
     pub tz_version: String,
 }
 
-/// Decides about every instant of `due` up to `now`, as far as one transaction goes.
+/// Decides about every instant of `due` up to `now`, as far as one transaction goes. One whose pause has ended resumes
+/// as of that instant, however late that is seen.
 ///
 /// # Errors
 /// When the definition cannot be understood, for instance because zone data lost its zone.
 pub fn decide(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Result<Tick, ScheduleError> {
-    let schedule = &due.schedule;
+    let resumed = match due.schedule.paused_until {
+        // The instant of the end itself may fire.
+        Some(until) if !due.schedule.enabled => {
+            Some(due.schedule.clone().resumed(until - TimeDelta::microseconds(1), &rules.zones)?)
+        }
+        _ => None,
+    };
+    let schedule = resumed.as_ref().unwrap_or(&due.schedule);
     let recurrence = schedule.definition.recurrence(&rules.zones, schedule.created_at)?;
     let mut decider = Decider {
         schedule,
         calendars: &due.calendars,
+        topic: due.topic.as_ref(),
         live_tasks: due.live_tasks,
         zone_date: zone_date(&recurrence, rules, schedule),
         now,
@@ -209,6 +254,7 @@ pub fn decide(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Resul
         made: 0,
         tick: Tick {
             fires: Vec::new(),
+            resumes: resumed.is_some(),
             cancel_previous: false,
             next_fire_at: schedule.next_fire_at,
             fired_through: schedule.fired_through.unwrap_or(schedule.created_at),
@@ -237,6 +283,7 @@ fn zone_date(recurrence: &Recurrence, rules: &FireRules, schedule: &Schedule) ->
 struct Decider<'a> {
     schedule: &'a Schedule,
     calendars: &'a [Calendar],
+    topic: Option<&'a TopicDefinition>,
     live_tasks: u64,
     zone_date: ZoneDate,
     now: DateTime<Utc>,
@@ -357,7 +404,7 @@ impl Decider<'_> {
         self.tick.fires.push(NewFire {
             id: FireId::generate(),
             scheduled_at: at,
-            disposition: Disposition::Fired(Box::new(schedule.task_of_fire(at, serial))),
+            disposition: Disposition::Fired(Box::new(schedule.task_of_fire(at, serial, self.topic))),
         });
     }
 
@@ -379,8 +426,9 @@ impl Decider<'_> {
 }
 
 impl Schedule {
-    /// The task that a fire at `at` makes; a serial one waits for the schedule's earlier tasks.
-    pub fn task_of_fire(&self, at: DateTime<Utc>, serial: bool) -> NewTask {
+    /// The task that a fire at `at` makes; a serial one waits for the schedule's earlier tasks. `topic` is the definition
+    /// that its topic is led to.
+    pub fn task_of_fire(&self, at: DateTime<Utc>, serial: bool, topic: Option<&TopicDefinition>) -> NewTask {
         let definition = &self.definition;
         NewTask {
             due: Due::At(at + definition.jitter(self.id)),
@@ -389,11 +437,42 @@ impl Schedule {
             metadata: definition.metadata.clone(),
             serial_key: serial.then(|| format!("schedule:{}", self.id)),
             priority: definition.priority,
-            timeout_seconds: definition.timeout_seconds,
-            retry: definition.retry(),
+            timeout_seconds: definition.timeout(topic),
+            retry: definition.retry(topic),
             fire: Some(FireOfTask { schedule_id: self.id, scheduled_at: at }),
             ..NewTask::new(Topic::from_stored(definition.topic.as_str()))
         }
+    }
+
+    /// A fire that somebody triggers: its task is due at once, beside whatever else has not ended.
+    pub fn manual_fire(&self, at: DateTime<Utc>, topic: Option<&TopicDefinition>) -> NewFire {
+        self.fire_now(at, false, topic)
+    }
+
+    /// A fire of an instant that somebody fills in: its task is due at once, behind fresh work, and in the order of the
+    /// instants unless fires may overlap.
+    pub fn backfilled_fire(&self, at: DateTime<Utc>, topic: Option<&TopicDefinition>) -> NewFire {
+        self.fire_now(at, self.definition.overlap_policy != OverlapPolicy::Allow, topic)
+    }
+
+    fn fire_now(&self, at: DateTime<Utc>, serial: bool, topic: Option<&TopicDefinition>) -> NewFire {
+        let task = NewTask { due: Due::Now, ..self.task_of_fire(at, serial, topic) };
+        NewFire { id: FireId::generate(), scheduled_at: at, disposition: Disposition::Fired(Box::new(task)) }
+    }
+
+    /// The instant of a fire that is triggered at `now`, given the instants of fires that are there already.
+    ///
+    /// It has whole milliseconds of its own, by which queues elsewhere tell fires apart: none that another fire has, and
+    /// none that the schedule comes to by itself.
+    pub fn instant_of_trigger(&self, now: DateTime<Utc>, is_taken: impl Fn(DateTime<Utc>) -> bool) -> DateTime<Utc> {
+        let is_its_own = |at: DateTime<Utc>| {
+            at.timestamp_subsec_millis() == 0 || self.next_fire_at.is_some_and(|next| next.trunc_subsecs(3) == at)
+        };
+        let mut at = now.trunc_subsecs(3);
+        while is_its_own(at) || is_taken(at) {
+            at += TimeDelta::milliseconds(1);
+        }
+        at
     }
 }
 
@@ -418,7 +497,7 @@ mod tests {
         let mut definition = Definition::new("every-minute", rhythm, "UTC", &"mail".parse().unwrap());
         change(&mut definition);
         let schedule = Schedule::new(definition, at("11:59:30"), &ZoneDatabase::bundled()).unwrap();
-        DueSchedule { schedule, live_tasks: 0, calendars: Vec::new() }
+        DueSchedule { schedule, live_tasks: 0, calendars: Vec::new(), topic: None }
     }
 
     /// The fires of a tick as text: `12:00 fired`, `12:00-12:03 x4 coalesced`.
@@ -622,11 +701,11 @@ mod tests {
     #[test]
     fn the_task_of_a_fire_carries_what_the_schedule_says() {
         let due = every_minute(|definition| {
-            definition.max_retries = 0;
+            definition.max_retries = Some(0);
             definition.priority = 7;
             definition.timezone = "Europe/Berlin".into();
         });
-        let task = due.schedule.task_of_fire(at("12:00:00"), false);
+        let task = due.schedule.task_of_fire(at("12:00:00"), false, None);
         assert_eq!((task.retry.attempts, task.priority, task.timezone.as_str()), (1, 7, "Europe/Berlin"));
         assert_eq!(task.fire.unwrap().scheduled_at, at("12:00:00"));
     }

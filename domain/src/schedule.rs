@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::id::ScheduleId;
@@ -14,7 +14,20 @@ use crate::task::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, check_metadata};
 use crate::time::{
     DstFold, DstGap, DstPolicy, Expression, ExpressionError, Interval, Recurrence, ZoneDatabase, ZoneError,
 };
-use crate::topic::Topic;
+use crate::topic::{Topic, TopicDefinition};
+
+/// How many attempts the tasks of a schedule have where nobody says it.
+pub const DEFAULT_ATTEMPTS: u32 = 3;
+/// The longest description, in characters.
+pub const MAX_DESCRIPTION: usize = 10_000;
+/// The longest misfire window: a year.
+pub const MAX_MISFIRE_WINDOW_SECONDS: u32 = 366 * 24 * 60 * 60;
+/// The most by which tasks are moved behind their instant: a day.
+pub const MAX_JITTER_SECONDS: u32 = 24 * 60 * 60;
+/// The most fires that can be asked for; every reader of JSON knows the number.
+pub const MAX_FIRES: u64 = 1 << 53;
+/// The most calendars that a schedule names.
+pub const MAX_CALENDARS: usize = 50;
 
 /// When a schedule fires, as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,12 +84,12 @@ pub struct Definition {
     pub topic: String,
     /// What its tasks carry.
     pub payload: Json,
-    /// How many attempts its tasks have in all; 0 means 1.
-    pub max_retries: u32,
+    /// How many attempts its tasks have in all, if not as the topic says; 0 means 1.
+    pub max_retries: Option<u32>,
     /// How long they wait in between, if not as the topic says.
     pub backoff: Option<Backoff>,
-    /// The time limit of their attempts.
-    pub timeout_seconds: u32,
+    /// The time limit of their attempts, if not as the topic says.
+    pub timeout_seconds: Option<u32>,
     /// Their priority.
     pub priority: i32,
     /// What happens when fires overlap.
@@ -149,6 +162,12 @@ pub enum ScheduleError {
     /// Its interval is too short or too long.
     #[error("everyMs must be 1000 to {} (ten years)", Definition::MAX_EVERY_MS)]
     Interval,
+    /// Its `endAt` leaves it no instant.
+    #[error("endAt leaves it no instant to fire at")]
+    EndsBeforeItFires,
+    /// Clock changes skip all its instants.
+    #[error("it names only times that clock changes skip, and dstGap skips those")]
+    OnlyInGaps,
 }
 
 impl Definition {
@@ -164,9 +183,9 @@ impl Definition {
             timezone: timezone.into(),
             topic: topic.to_string(),
             payload: Json::empty_object(),
-            max_retries: 3,
+            max_retries: None,
             backoff: None,
-            timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
+            timeout_seconds: None,
             priority: 0,
             overlap_policy: OverlapPolicy::default(),
             misfire_policy: MisfirePolicy::default(),
@@ -213,17 +232,30 @@ impl Definition {
         let mut invalid = Invalid::default();
         invalid.check("name", check_key(&self.name));
         invalid.check("topic", self.topic.parse::<Topic>());
-        if self.max_retries > MAX_ATTEMPTS {
+        if self.description.as_ref().is_some_and(|text| text.chars().count() > MAX_DESCRIPTION || text.contains('\0')) {
+            invalid.add("description", format!("must have at most {MAX_DESCRIPTION} characters, and no U+0000"));
+        }
+        if let Some(created_by) = &self.created_by {
+            invalid.check("createdBy", check_key(created_by));
+        }
+        if self.max_retries.is_some_and(|attempts| attempts > MAX_ATTEMPTS) {
             invalid.add("maxRetries", format!("must be 0 to {MAX_ATTEMPTS}"));
         }
         if let Some(backoff) = &self.backoff {
             backoff.check("retry.backoff", &mut invalid);
         }
-        if !(1..=MAX_TIMEOUT_SECONDS).contains(&self.timeout_seconds) {
+        if self.timeout_seconds.is_some_and(|seconds| !(1..=MAX_TIMEOUT_SECONDS).contains(&seconds)) {
             invalid.add("timeoutSeconds", format!("must be 1 to {MAX_TIMEOUT_SECONDS} (30 days)"));
         }
         if !(-100..=100).contains(&self.priority) {
             invalid.add("priority", "must be -100 to 100");
+        }
+        if self.misfire_window_seconds > MAX_MISFIRE_WINDOW_SECONDS {
+            let most = MAX_MISFIRE_WINDOW_SECONDS;
+            invalid.add("misfireWindowSeconds", format!("must be 0 to {most} (a year)"));
+        }
+        if self.jitter_seconds > MAX_JITTER_SECONDS {
+            invalid.add("jitterSeconds", format!("must be 0 to {MAX_JITTER_SECONDS} (a day)"));
         }
         if let (Some(start_at), Some(end_at)) = (self.start_at, self.end_at)
             && end_at <= start_at
@@ -231,15 +263,38 @@ impl Definition {
             invalid.add("endAt", "must be after startAt");
         }
         check_metadata(&self.metadata, &mut invalid);
-        if self.max_fires == Some(0) {
-            invalid.add("maxFires", "must be at least 1");
+        if self.max_fires.is_some_and(|fires| !(1..=MAX_FIRES).contains(&fires)) {
+            invalid.add("maxFires", format!("must be 1 to {MAX_FIRES}"));
+        }
+        if self.exclude_calendars.len() > MAX_CALENDARS {
+            invalid.add("excludeCalendars", format!("must name at most {MAX_CALENDARS} calendars"));
+        }
+        for (position, name) in self.exclude_calendars.iter().enumerate().take(MAX_CALENDARS) {
+            let field = format!("excludeCalendars[{position}]");
+            if invalid.check(&field, check_key(name)).is_some() && self.exclude_calendars[..position].contains(name) {
+                invalid.add(field, "stands twice; say it once");
+            }
         }
         invalid.or(())
     }
 
-    /// The retry policy of its tasks.
-    pub fn retry(&self) -> RetryPolicy {
-        RetryPolicy { attempts: self.max_retries.max(1), backoff: self.backoff.unwrap_or_default() }
+    /// The retry policy of its tasks: what it says itself, else what its topic says, else the default.
+    pub fn retry(&self, topic: Option<&TopicDefinition>) -> RetryPolicy {
+        let of_topic = topic.and_then(|topic| topic.retry);
+        let attempts = self.max_retries.or(of_topic.map(|retry| retry.attempts)).unwrap_or(DEFAULT_ATTEMPTS);
+        let backoff = self.backoff.or(of_topic.map(|retry| retry.backoff)).unwrap_or_default();
+        RetryPolicy { attempts: attempts.max(1), backoff }
+    }
+
+    /// The time limit of its tasks' attempts, found in the same order.
+    pub fn timeout(&self, topic: Option<&TopicDefinition>) -> u32 {
+        let of_topic = topic.and_then(|topic| topic.timeout_seconds);
+        self.timeout_seconds.or(of_topic).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
+    }
+
+    /// Where a search for instants after `after` begins: `startAt` itself may fire, so it begins just before it.
+    pub fn from(&self, after: DateTime<Utc>) -> DateTime<Utc> {
+        self.start_at.map_or(after, |start_at| after.max(start_at - Duration::from_nanos(1)))
     }
 
     /// By how much its tasks are moved behind their instant: a stable share of the jitter.
@@ -255,8 +310,10 @@ impl Schedule {
     /// A new schedule whose first instant is after `now`.
     ///
     /// # Errors
-    /// When the definition cannot be understood.
+    /// When the definition cannot be understood, or would never fire.
     pub fn new(definition: Definition, now: DateTime<Utc>, zones: &ZoneDatabase) -> Result<Self, ScheduleError> {
+        // An interval counts from here: its instants have whole milliseconds, as they are shown.
+        let now = now.trunc_subsecs(3);
         let mut schedule = Self {
             id: ScheduleId::generate(),
             definition,
@@ -272,8 +329,47 @@ impl Schedule {
             updated_at: now,
             version: 1,
         };
+        schedule.check_fires(zones)?;
         schedule.plan(now, zones)?;
         Ok(schedule)
+    }
+
+    /// The same schedule with another definition, and its next instant after `now`.
+    ///
+    /// # Errors
+    /// When the definition cannot be understood, or would never have fired.
+    pub fn edited(
+        self,
+        definition: Definition,
+        now: DateTime<Utc>,
+        zones: &ZoneDatabase,
+    ) -> Result<Self, ScheduleError> {
+        let mut edited = Self { definition, ..self };
+        edited.check_fires(zones)?;
+        edited.plan(now, zones)?;
+        Ok(edited)
+    }
+
+    /// The same schedule, with nothing due any more until `until`, or until somebody resumes it.
+    #[must_use]
+    pub fn paused(self, note: Option<String>, until: Option<DateTime<Utc>>) -> Self {
+        Self { enabled: false, pause_note: note, paused_until: until, next_fire_at: None, ..self }
+    }
+
+    /// The same schedule, with its next instant after `after`.
+    ///
+    /// # Errors
+    /// When the definition cannot be understood.
+    pub fn resumed(self, after: DateTime<Utc>, zones: &ZoneDatabase) -> Result<Self, ScheduleError> {
+        let mut resumed = Self { enabled: true, pause_note: None, paused_until: None, ..self };
+        resumed.plan(after, zones)?;
+        Ok(resumed)
+    }
+
+    /// Whether something is to be done about it at `now`: fire, or resume.
+    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
+        let due_at = if self.enabled { self.next_fire_at } else { self.paused_until };
+        due_at.is_some_and(|due_at| due_at <= now)
     }
 
     /// Sets the next instant to the first one after `now`: an edit or a resume never fires retroactively.
@@ -287,16 +383,23 @@ impl Schedule {
         Ok(())
     }
 
+    /// Checks that there is an instant between `startAt`, or when it was made, and `endAt`.
+    fn check_fires(&self, zones: &ZoneDatabase) -> Result<(), ScheduleError> {
+        let recurrence = self.definition.recurrence(zones, self.created_at)?;
+        let first = recurrence.next_after(self.definition.from(self.created_at));
+        match (first, self.definition.end_at) {
+            (None, _) => Err(ScheduleError::OnlyInGaps),
+            (Some(first), Some(end_at)) if first >= end_at => Err(ScheduleError::EndsBeforeItFires),
+            (Some(_), _) => Ok(()),
+        }
+    }
+
     /// The first instant after `after` within `startAt`, `endAt` and `maxFires`.
     pub fn instant_after(&self, recurrence: &Recurrence, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         if self.definition.max_fires.is_some_and(|most| self.fires_made >= most) {
             return None;
         }
-        // `startAt` itself may fire: search from just before it.
-        let after = match self.definition.start_at {
-            Some(start_at) => after.max(start_at - Duration::from_nanos(1)),
-            None => after,
-        };
-        recurrence.next_after(after).filter(|at| self.definition.end_at.is_none_or(|end_at| *at < end_at))
+        let next = recurrence.next_after(self.definition.from(after));
+        next.filter(|at| self.definition.end_at.is_none_or(|end_at| *at < end_at))
     }
 }

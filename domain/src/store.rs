@@ -25,7 +25,7 @@ pub use cluster::Cluster;
 pub use outbox::{Outbox, Posted};
 pub use plugins::{MigrationError, Plugins};
 pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
-pub use schedules::{Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
+pub use schedules::{Backfill, Backfilled, Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
 pub use tasks::{
     Answer, Bulk, Changed, Created, Creation, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
 };
@@ -57,12 +57,21 @@ pub enum StoreError {
     /// Another live task of the topic has the `dedupeKey`.
     #[error("another live task of the topic has the dedupeKey {0:?}")]
     DedupeKeyInUse(String),
-    /// Another schedule has the name.
-    #[error("another schedule has the name {0:?}")]
+    /// Another one has the name.
+    #[error("the name {0:?} is taken")]
     NameTaken(String),
     /// The row was edited in between; it has this version now.
     #[error("it was edited in between and has version {0} now")]
     VersionMismatch(u64),
+    /// The schedule is due, or has fired since it was read: read it again.
+    #[error("the schedule is due or has fired in between; try again")]
+    Moved,
+    /// There is no calendar of that name.
+    #[error("there is no calendar {0:?}")]
+    UnknownCalendar(String),
+    /// A backfill would make so many fires, which is more than it may.
+    #[error("{0} fires would be made, which is more than maxFires allows")]
+    TooManyFires(u64),
     /// A schedule names the calendar.
     #[error("the schedule {0:?} names the calendar")]
     CalendarInUse(String),

@@ -35,6 +35,12 @@ impl Topic {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The names of all definitions that it could be led to: its own, and every prefix of it.
+    pub fn patterns(&self) -> Vec<String> {
+        let prefixes = self.0.match_indices('.').map(|(dot, _)| format!("{}.*", &self.0[..dot]));
+        std::iter::once(self.to_string()).chain(prefixes).collect()
+    }
 }
 
 impl FromStr for Topic {

@@ -21,6 +21,7 @@ CREATE TABLE punctual_schedules (
     version           INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX punctual_schedules_next ON punctual_schedules (next_fire_at) WHERE next_fire_at IS NOT NULL;
+CREATE INDEX punctual_schedules_paused ON punctual_schedules (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX punctual_schedules_topic ON punctual_schedules (topic, id);
 CREATE INDEX punctual_schedules_owner ON punctual_schedules (owner_id, id) WHERE owner_id IS NOT NULL;
 
@@ -49,6 +50,7 @@ CREATE TABLE punctual_fires (
     CHECK ((reason IS NULL) = (task_id IS NOT NULL)),
     UNIQUE (schedule_id, scheduled_at, kind)
 ) STRICT;
+CREATE INDEX punctual_fires_newest ON punctual_fires (schedule_id, id);
 CREATE INDEX punctual_fires_fired_at ON punctual_fires (fired_at);
 
 CREATE TABLE punctual_calendars (

@@ -1,5 +1,7 @@
 //! Problems: every answer that is not a success, as RFC 9457 describes it. The one place that knows HTTP statuses.
 
+use std::fmt;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::invalid::{FieldError, Invalid};
@@ -91,6 +93,12 @@ impl Problem {
         Self::new(Code::NotFound, format!("there is no {what}"))
     }
 
+    /// One bad field.
+    pub(crate) fn invalid(field: &str, message: impl fmt::Display) -> Self {
+        let error = FieldError { field: field.into(), message: message.to_string() };
+        Self { code: Code::Invalid, detail: format!("{field}: {message}"), errors: vec![error] }
+    }
+
     /// Overload or outage, worth another try.
     pub(crate) fn unavailable(detail: &str) -> Self {
         Self::new(Code::Unavailable, detail)
@@ -150,6 +158,11 @@ impl From<StoreError> for Problem {
                 tracing::error!(reason, "store broken");
                 return Self::new(Code::Internal, "the database does not answer as it should; the log says more");
             }
+            StoreError::Moved => {
+                return Self::unavailable("the schedule fires faster than it can be changed; try again");
+            }
+            StoreError::UnknownCalendar(_) => return Self::invalid("excludeCalendars", error),
+            StoreError::TooManyFires(_) => return Self::invalid("maxFires", error),
             StoreError::NotFound => Code::NotFound,
             StoreError::ClientRequestIdInUse(_) => Code::ClientRequestIdInUse,
             StoreError::IdempotencyKeyReused => Code::IdempotencyKeyReused,

@@ -66,9 +66,12 @@ impl From<StoreError> for Error {
             StoreError::AlreadyEnded => Self::AlreadyEnded,
             StoreError::NotFailed => Self::NotFailed,
             // No call of the library leads to these.
-            StoreError::IdempotencyKeyReused | StoreError::VersionMismatch(_) | StoreError::CalendarInUse(_) => {
-                Self::Broken(error.to_string())
-            }
+            StoreError::IdempotencyKeyReused
+            | StoreError::VersionMismatch(_)
+            | StoreError::Moved
+            | StoreError::UnknownCalendar(_)
+            | StoreError::TooManyFires(_)
+            | StoreError::CalendarInUse(_) => Self::Broken(error.to_string()),
             StoreError::Broken(reason) => Self::Broken(reason),
         }
     }

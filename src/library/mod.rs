@@ -357,7 +357,7 @@ impl Punctual {
     pub async fn schedule_repeat(&self, schedule: NewSchedule) -> Result<Schedule, Error> {
         let open = self.open()?;
         let schedule = schedule.check(&self.0.zones, open.store.now().await?)?;
-        open.store.create_schedule(&schedule).await?;
+        let schedule = open.store.create_schedule(&schedule, None).await?.into_made()?;
         open.wake.schedules_changed();
         Ok(schedule)
     }
@@ -383,7 +383,7 @@ impl Punctual {
     /// # Errors
     /// `NotFound`, `Unavailable`.
     pub async fn delete_schedule(&self, id: ScheduleId) -> Result<(), Error> {
-        if self.open()?.store.delete_schedule(id).await? { Ok(()) } else { Err(Error::NotFound) }
+        if self.open()?.store.delete_schedule(id, None).await? { Ok(()) } else { Err(Error::NotFound) }
     }
 
     /// Stops as [`Punctual::drain`] does, with 25 seconds for attempts under way.

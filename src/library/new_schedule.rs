@@ -69,12 +69,12 @@ impl NewSchedule {
 
     /// Its tasks have so many attempts in all.
     pub fn attempts(self, attempts: u32) -> Self {
-        self.with(|definition| definition.max_retries = attempts)
+        self.with(|definition| definition.max_retries = Some(attempts))
     }
 
     /// Their attempts have this time limit, in whole seconds.
     pub fn timeout(self, limit: Duration) -> Self {
-        self.with(|definition| definition.timeout_seconds = seconds(limit))
+        self.with(|definition| definition.timeout_seconds = Some(seconds(limit)))
     }
 
     /// They have this priority, -100 to 100; larger goes first.
@@ -152,14 +152,12 @@ impl NewSchedule {
                 ScheduleError::Expression(_) => "cronExpression",
                 ScheduleError::Zone(_) => "timezone",
                 ScheduleError::Interval => "everyMs",
+                ScheduleError::EndsBeforeItFires => "endAt",
+                ScheduleError::OnlyInGaps => "dstGap",
             };
             invalid.add(field, error);
         });
         match made {
-            Ok(schedule) if schedule.next_fire_at.is_none() => {
-                invalid.add("endAt", "is before the first instant: it would never fire");
-                Err(invalid)
-            }
             Ok(schedule) => invalid.or(Schedule { client_request_id: self.client_request_id, ..schedule }),
             Err(()) => Err(invalid),
         }

@@ -20,7 +20,7 @@ async fn a_schedule_is_kept_with_its_first_instant(database: Database) {
         .client_request_id("c");
     let schedule = punctual.schedule_repeat(new.clone()).await.unwrap();
     assert_eq!(schedule.definition.rhythm, Rhythm::Every(60_000));
-    assert_eq!((schedule.definition.max_retries, schedule.definition.overlap_policy), (5, OverlapPolicy::Queue));
+    assert_eq!((schedule.definition.max_retries, schedule.definition.overlap_policy), (Some(5), OverlapPolicy::Queue));
     assert_eq!(schedule.next_fire_at, Some(schedule.created_at + Duration::from_secs(60)));
     assert_eq!(punctual.schedule(schedule.id).await.unwrap().unwrap().definition, schedule.definition);
 

@@ -1,12 +1,12 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::{Page, Span, StoreError};
+use super::{Bulk, Page, Remember, Reply, Span, StoreError};
 use crate::calendar::Calendar;
-use crate::fire::{DueSchedule, Fire, FireKind, NewFire, Tick};
+use crate::fire::{DueSchedule, Fire, FireStatus, Tick};
 use crate::id::{FireId, ScheduleId};
 use crate::schedule::Schedule;
-use crate::task::TaskStatus;
+use crate::task::{Task, TaskStatus};
 
 /// Decides about a due schedule at the store's present instant; `None` leaves it as it is, to be looked at again. One
 /// that nobody can decide stays first in line: whoever ticks should move it on or disable it.
@@ -15,11 +15,15 @@ pub type Decide = dyn Fn(&DueSchedule, DateTime<Utc>) -> Option<Tick> + Send + S
 /// Schedules, their fires, and the calendars that exclude them.
 #[async_trait]
 pub trait Schedules: Send + Sync {
-    /// Writes a schedule and the first row of its history.
+    /// Writes a schedule and the first row of its history. With `remember`, the answer is kept as for tasks.
     ///
     /// # Errors
-    /// `NameTaken`, `ClientRequestIdInUse`.
-    async fn create_schedule(&self, schedule: &Schedule) -> Result<(), StoreError>;
+    /// `NameTaken`, `ClientRequestIdInUse`, `UnknownCalendar`, `IdempotencyKeyReused`.
+    async fn create_schedule(
+        &self,
+        schedule: &Schedule,
+        remember: Option<Remember<Schedule>>,
+    ) -> Result<Reply<Schedule>, StoreError>;
 
     /// One schedule.
     async fn schedule(&self, id: ScheduleId) -> Result<Option<Schedule>, StoreError>;
@@ -34,12 +38,24 @@ pub trait Schedules: Send + Sync {
     /// one, the store says when it was edited, and what fires write (`last_fired_at`, `fired_through`, `fires_made`)
     /// stays as stored.
     ///
+    /// What was due before the edit is due as it was: while the schedule is due, or if it has fired since it was read
+    /// (`fired_through` tells), nothing is written. Whoever edits lets [`Schedules::tick_schedule`] decide it, and reads
+    /// it again.
+    ///
     /// # Errors
-    /// `NotFound`, `VersionMismatch`, `NameTaken`.
-    async fn update_schedule(&self, schedule: &Schedule) -> Result<Schedule, StoreError>;
+    /// `NotFound`, `VersionMismatch`, `Moved`, `NameTaken`, `UnknownCalendar`, `IdempotencyKeyReused`.
+    async fn update_schedule(
+        &self,
+        schedule: &Schedule,
+        remember: Option<Remember<Schedule>>,
+    ) -> Result<Reply<Schedule>, StoreError>;
 
-    /// Deletes a schedule and cancels its pending tasks; running ones finish, fires stay. `false` if unknown.
-    async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError>;
+    /// Deletes a schedule, if it has this version or none is given, and cancels its pending tasks; running ones finish,
+    /// fires stay. `false` if unknown.
+    ///
+    /// # Errors
+    /// `VersionMismatch`.
+    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<bool, StoreError>;
 
     /// What the schedule was, newest first: when each version came to be, and the schedule as it then was; `None`
     /// where it was deleted.
@@ -52,29 +68,47 @@ pub trait Schedules: Send + Sync {
     /// watermark, or that is there already, is not written, and makes no task.
     async fn tick(&self, limit: u32, decide: &Decide) -> Result<Ticked, StoreError>;
 
-    /// The earliest instant at which a schedule is, was or becomes due.
+    /// The same for one schedule, if it is due; one that another node is deciding is waited for.
+    async fn tick_schedule(&self, id: ScheduleId, decide: &Decide) -> Result<Ticked, StoreError>;
+
+    /// The earliest instant at which a schedule is, was or becomes due, or resumes.
     async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError>;
 
-    /// Writes fires of another kind than `schedule`, with their tasks, leaving the schedule's next instant alone.
-    /// Answers those that were written: one that is there already is not.
+    /// Makes a fire of kind `manual`, and its task, at an instant of its own. The schedule's next instant stays.
     ///
     /// # Errors
-    /// `NotFound`.
-    async fn add_fires(
+    /// `NotFound`, `IdempotencyKeyReused`.
+    async fn trigger(
         &self,
         id: ScheduleId,
-        kind: FireKind,
-        fires: Vec<NewFire>,
         tz_version: &str,
-    ) -> Result<Vec<FireId>, StoreError>;
+        remember: Option<Remember<Task>>,
+    ) -> Result<Reply<Task>, StoreError>;
 
-    /// A schedule's fires with where their tasks stand, newest instant first.
-    async fn fires(
+    /// Makes fires of kind `backfill`, and their tasks, at those instants that have no fire of any kind that made one.
+    /// The schedule's next instant stays.
+    ///
+    /// # Errors
+    /// `NotFound`, `TooManyFires` (and makes none), `IdempotencyKeyReused`.
+    async fn backfill(
         &self,
         id: ScheduleId,
-        filter: &FireFilter,
-        page: Page<(DateTime<Utc>, FireId)>,
-    ) -> Result<Vec<Fire>, StoreError>;
+        backfill: Backfill,
+        remember: Option<Remember<Backfilled>>,
+    ) -> Result<Reply<Backfilled>, StoreError>;
+
+    /// A schedule's fires with where their tasks stand, newest first: those that were made last.
+    async fn fires(&self, id: ScheduleId, filter: &FireFilter, page: Page<FireId>) -> Result<Vec<Fire>, StoreError>;
+
+    /// Writes a calendar of a new name.
+    ///
+    /// # Errors
+    /// `NameTaken`, `IdempotencyKeyReused`.
+    async fn create_calendar(
+        &self,
+        calendar: &Calendar,
+        remember: Option<Remember<Calendar>>,
+    ) -> Result<Reply<Calendar>, StoreError>;
 
     /// Writes a calendar; `true` if it is new.
     async fn put_calendar(&self, calendar: &Calendar) -> Result<bool, StoreError>;
@@ -105,12 +139,47 @@ pub struct ScheduleFilter {
 /// Which fires are meant: all that match everything given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FireFilter {
-    /// The task's status is one of these, or the fire was skipped; nothing given is any.
-    pub status: Vec<TaskStatus>,
-    /// Whether skipped fires are among what `status` asks for.
-    pub skipped: bool,
+    /// One of these; none is any.
+    pub status: Vec<FireStatus>,
     /// The instant, or any of a run of skipped ones, falls in this stretch.
     pub scheduled_at: Span,
+}
+
+impl FireFilter {
+    /// The statuses of tasks among those that are asked for.
+    pub fn task_statuses(&self) -> impl Iterator<Item = TaskStatus> {
+        self.status.iter().filter_map(|status| match status {
+            FireStatus::Task(status) => Some(*status),
+            FireStatus::Skipped | FireStatus::Dispatched => None,
+        })
+    }
+
+    /// Whether skipped fires are among what is asked for.
+    pub fn asks_for_skipped(&self) -> bool {
+        self.status.contains(&FireStatus::Skipped)
+    }
+}
+
+/// A stretch of the past to be filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backfill {
+    /// The instants, in order.
+    pub instants: Vec<DateTime<Utc>>,
+    /// How many fires it may make at the most.
+    pub most: u64,
+    /// Whether they are made or only counted.
+    pub bulk: Bulk,
+    /// The release of the zone data that the instants were found with.
+    pub tz_version: String,
+}
+
+/// What a backfill did, or would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backfilled {
+    /// How many fires it made.
+    pub made: u64,
+    /// How many instants had fired before.
+    pub already_fired: u64,
 }
 
 /// What a tick did.

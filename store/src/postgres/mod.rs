@@ -41,8 +41,10 @@ macro_rules! lend {
 mod answers;
 mod audit;
 mod bulk;
+mod calendars;
 mod claims;
 mod cluster;
+mod fires;
 mod gather;
 mod hearing;
 mod kept;

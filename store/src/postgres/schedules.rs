@@ -1,20 +1,22 @@
-//! Schedules, their fires, and calendars.
+//! Schedules, and what they were.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::calendar::Calendar;
-use punctual_domain::fire::{Disposition, Fire, FireKind, NewFire, SkipReason, TaskOfFire};
-use punctual_domain::id::{FireId, ScheduleId, TaskId};
+use punctual_domain::fire::Fire;
+use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{Decide, FireFilter, Page, ScheduleFilter, Schedules, StoreError, Ticked};
-use punctual_domain::task::TaskStatus;
+use punctual_domain::store::{
+    Backfill, Backfilled, Decide, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError, Ticked,
+};
+use punctual_domain::task::Task;
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Connection, Postgres, QueryBuilder, Row};
+use sqlx::{Connection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::tasks::{Running, cancel_tasks, insert_tasks, take_client_requests};
-use super::tick::{FireToWrite, insert_fires, tick};
-use super::{PostgresStore, broken, rows, violates};
+use super::tasks::{Running, cancel_tasks, take_client_requests};
+use super::tick::{Which, tick};
+use super::{PostgresStore, answers, broken, calendars, fires, rows, violates};
 use crate::instant::bounded;
 use crate::text::{OWNER_ID, from_text, to_text};
 
@@ -23,41 +25,21 @@ const SELECT: &str = "SELECT id, definition, client_request_id, enabled, pause_n
 
 #[async_trait]
 impl Schedules for PostgresStore {
-    async fn create_schedule(&self, schedule: &Schedule) -> Result<(), StoreError> {
+    async fn create_schedule(
+        &self,
+        schedule: &Schedule,
+        remember: Option<Remember<Schedule>>,
+    ) -> Result<Reply<Schedule>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
-            if let Some(client_request_id) = &schedule.client_request_id {
-                let request = (client_request_id.clone(), "schedule".to_owned(), schedule.id.0);
-                take_client_requests(&mut transaction, vec![request]).await?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), self.now()).await? {
+                return Ok(Reply::Replayed(answer));
             }
-            let definition = &schedule.definition;
-            sqlx::query(
-                "INSERT INTO punctual_schedules (
-                    id, name, topic, owner_id, definition, client_request_id, enabled, pause_note, paused_until,
-                    last_fired_at, next_fire_at, fired_through, fires_made, created_at, updated_at, version)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
-            )
-            .bind(schedule.id.0)
-            .bind(&definition.name)
-            .bind(&definition.topic)
-            .bind(definition.metadata.get(OWNER_ID))
-            .bind(to_text(definition)?)
-            .bind(&schedule.client_request_id)
-            .bind(schedule.enabled)
-            .bind(&schedule.pause_note)
-            .bind(schedule.paused_until.map(bounded))
-            .bind(schedule.last_fired_at)
-            .bind(schedule.next_fire_at.map(bounded))
-            .bind(schedule.fired_through)
-            .bind(schedule.fires_made as i64)
-            .bind(schedule.created_at)
-            .bind(schedule.updated_at)
-            .bind(schedule.version as i64)
-            .execute(&mut *transaction)
-            .await
-            .map_err(|error| name_taken(error, schedule))?;
-            note_change(&mut transaction, schedule.id, schedule.version, Some(schedule), self.now()).await?;
-            transaction.commit().await.map_err(broken)
+            let made = create(&mut transaction, schedule).await?;
+            note_change(&mut transaction, made.id, made.version, Some(&made), self.now()).await?;
+            answers::keep(&mut transaction, remember, &made).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(Reply::Made(made))
         })
     }
 
@@ -100,41 +82,25 @@ impl Schedules for PostgresStore {
         })
     }
 
-    async fn update_schedule(&self, schedule: &Schedule) -> Result<Schedule, StoreError> {
+    async fn update_schedule(
+        &self,
+        schedule: &Schedule,
+        remember: Option<Remember<Schedule>>,
+    ) -> Result<Reply<Schedule>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
-            let definition = &schedule.definition;
-            let updated = sqlx::query(include_str!("sql/update_schedule.sql"))
-                .bind(self.now())
-                .bind(schedule.id.0)
-                .bind(schedule.version as i64)
-                .bind(&definition.name)
-                .bind(&definition.topic)
-                .bind(definition.metadata.get(OWNER_ID))
-                .bind(to_text(definition)?)
-                .bind(schedule.enabled)
-                .bind(&schedule.pause_note)
-                .bind(schedule.paused_until.map(bounded))
-                .bind(schedule.next_fire_at.map(bounded))
-                .fetch_optional(&mut *transaction)
-                .await
-                .map_err(|error| name_taken(error, schedule))?;
-            let Some(updated) = updated else {
-                let version: Option<i64> = sqlx::query_scalar("SELECT version FROM punctual_schedules WHERE id = $1")
-                    .bind(schedule.id.0)
-                    .fetch_optional(&mut *transaction)
-                    .await
-                    .map_err(broken)?;
-                return Err(version.map_or(StoreError::NotFound, |version| StoreError::VersionMismatch(version as u64)));
-            };
-            let updated = schedule_row(&updated)?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), self.now()).await? {
+                return Ok(Reply::Replayed(answer));
+            }
+            let updated = update(&mut transaction, schedule, self.now()).await?;
             note_change(&mut transaction, updated.id, updated.version, Some(&updated), self.now()).await?;
+            answers::keep(&mut transaction, remember, &updated).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(updated)
+            Ok(Reply::Made(updated))
         })
     }
 
-    async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError> {
+    async fn delete_schedule(&self, id: ScheduleId, expected: Option<u64>) -> Result<bool, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
             let version: Option<i64> =
@@ -143,7 +109,11 @@ impl Schedules for PostgresStore {
                     .fetch_optional(&mut *transaction)
                     .await
                     .map_err(broken)?;
-            let Some(version) = version else { return Ok(false) };
+            let Some(version) = version.map(|version| version as u64) else { return Ok(false) };
+            if expected.is_some_and(|expected| expected != version) {
+                // Nothing of this is committed.
+                return Err(StoreError::VersionMismatch(version));
+            }
             let pending: Vec<Uuid> =
                 sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = $1 AND status = 'pending'")
                     .bind(id.0)
@@ -151,7 +121,7 @@ impl Schedules for PostgresStore {
                     .await
                     .map_err(broken)?;
             cancel_tasks(&mut transaction, &pending, Running::Not, self.now()).await?;
-            note_change(&mut transaction, id, version as u64 + 1, None, self.now()).await?;
+            note_change(&mut transaction, id, version + 1, None, self.now()).await?;
             transaction.commit().await.map_err(broken)?;
             Ok(true)
         })
@@ -180,147 +150,188 @@ impl Schedules for PostgresStore {
     }
 
     async fn tick(&self, limit: u32, decide: &Decide) -> Result<Ticked, StoreError> {
-        lend!(self, |connection| {
-            let mut transaction = connection.begin().await.map_err(broken)?;
-            let ticked = tick(&mut transaction, limit, decide, self.now()).await?;
-            transaction.commit().await.map_err(broken)?;
-            Ok(ticked)
-        })
+        self.tick_some(Which::All { limit }, decide).await
+    }
+
+    async fn tick_schedule(&self, id: ScheduleId, decide: &Decide) -> Result<Ticked, StoreError> {
+        self.tick_some(Which::One(id), decide).await
     }
 
     async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query_scalar(
-                "SELECT min(next_fire_at) FROM punctual_schedules WHERE next_fire_at IS NOT NULL AND enabled",
-            )
-            .fetch_one(connection)
-            .await
-            .map_err(broken)
+            sqlx::query_scalar(include_str!("sql/next_fire_at.sql")).fetch_one(connection).await.map_err(broken)
         })
     }
 
-    async fn add_fires(
+    async fn trigger(
         &self,
         id: ScheduleId,
-        kind: FireKind,
-        fires: Vec<NewFire>,
         tz_version: &str,
-    ) -> Result<Vec<FireId>, StoreError> {
+        remember: Option<Remember<Task>>,
+    ) -> Result<Reply<Task>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
-            // Locked against a tick or a delete in between.
-            let now: Option<DateTime<Utc>> = sqlx::query_scalar(
-                "SELECT coalesce($2, statement_timestamp()) FROM punctual_schedules WHERE id = $1 FOR UPDATE",
-            )
-            .bind(id.0)
-            .bind(self.now())
-            .fetch_optional(&mut *transaction)
-            .await
-            .map_err(broken)?;
-            let now = now.ok_or(StoreError::NotFound)?;
-            let fires: Vec<_> = fires
-                .into_iter()
-                .map(|fire| FireToWrite { schedule_id: id, tz_version: tz_version.to_owned(), fire })
-                .collect();
-            let written = insert_fires(&mut transaction, kind, &fires, now).await?;
-            let fires: Vec<_> = fires.into_iter().map(|f| f.fire).filter(|fire| written.contains(&fire.id)).collect();
-            let ids: Vec<_> = fires.iter().map(|fire| fire.id).collect();
-            let tasks: Vec<_> = fires
-                .into_iter()
-                .filter_map(|fire| match fire.disposition {
-                    Disposition::Fired(task) => Some(*task),
-                    Disposition::Skipped { .. } => None,
-                })
-                .collect();
-            if !tasks.is_empty() {
-                insert_tasks(&mut transaction, tasks, Some(now)).await?;
-                sqlx::query("UPDATE punctual_schedules SET last_fired_at = $2 WHERE id = $1")
-                    .bind(id.0)
-                    .bind(now)
-                    .execute(&mut *transaction)
-                    .await
-                    .map_err(broken)?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), self.now()).await? {
+                return Ok(Reply::Replayed(answer));
             }
+            let (schedule, now) = lock(&mut transaction, id, self.now()).await?;
+            let task = fires::trigger(&mut transaction, &schedule, tz_version, now).await?;
+            answers::keep(&mut transaction, remember, &task).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(ids)
+            Ok(Reply::Made(task))
         })
     }
 
-    async fn fires(
+    async fn backfill(
         &self,
         id: ScheduleId,
-        filter: &FireFilter,
-        page: Page<(DateTime<Utc>, FireId)>,
-    ) -> Result<Vec<Fire>, StoreError> {
-        let mut query = QueryBuilder::<Postgres>::new(include_str!("sql/fires.sql"));
-        query.push("WHERE f.schedule_id = ").push_bind(id.0);
-        if let Some((scheduled_at, after)) = page.after {
-            query.push(" AND (f.scheduled_at, f.id) < (").push_bind(bounded(scheduled_at));
-            query.push(", ").push_bind(after.0).push(")");
-        }
-        if !filter.status.is_empty() || filter.skipped {
-            let names: Vec<_> = filter.status.iter().map(|status| status.as_str()).collect();
-            query.push(" AND (coalesce(t.status, h.status) = ANY (").push_bind(names);
-            query.push(") OR (f.reason IS NOT NULL AND ").push_bind(filter.skipped).push("))");
-        }
-        // A run of skipped instants is in the stretch if any of it is.
-        if let Some(from) = filter.scheduled_at.from {
-            query.push(" AND coalesce(f.until_at, f.scheduled_at) >= ").push_bind(bounded(from));
-        }
-        if let Some(to) = filter.scheduled_at.to {
-            query.push(" AND f.scheduled_at < ").push_bind(bounded(to));
-        }
-        query.push(" ORDER BY f.scheduled_at DESC, f.id DESC LIMIT ").push_bind(i64::from(page.limit));
+        backfill: Backfill,
+        remember: Option<Remember<Backfilled>>,
+    ) -> Result<Reply<Backfilled>, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), self.now()).await? {
+                return Ok(Reply::Replayed(answer));
+            }
+            let (schedule, now) = lock(&mut transaction, id, self.now()).await?;
+            let done = fires::backfill(&mut transaction, &schedule, &backfill, now).await?;
+            answers::keep(&mut transaction, remember, &done).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(Reply::Made(done))
+        })
+    }
+
+    async fn fires(&self, id: ScheduleId, filter: &FireFilter, page: Page<FireId>) -> Result<Vec<Fire>, StoreError> {
+        let mut query = fires::matching(id, filter, page);
         lend!(self, |connection| {
             let found = query.build().fetch_all(connection).await.map_err(broken)?;
-            found.iter().map(fire_row).collect()
+            found.iter().map(fires::fire).collect()
+        })
+    }
+
+    async fn create_calendar(
+        &self,
+        calendar: &Calendar,
+        remember: Option<Remember<Calendar>>,
+    ) -> Result<Reply<Calendar>, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            if let Some(answer) = answers::before(&mut transaction, remember.as_ref(), self.now()).await? {
+                return Ok(Reply::Replayed(answer));
+            }
+            calendars::create(&mut transaction, calendar).await?;
+            answers::keep(&mut transaction, remember, calendar).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(Reply::Made(calendar.clone()))
         })
     }
 
     async fn put_calendar(&self, calendar: &Calendar) -> Result<bool, StoreError> {
-        let text = to_text(calendar)?;
-        lend!(self, |connection| {
-            // A row that was inserted has no deleting transaction yet; one that was updated has.
-            sqlx::query_scalar(
-                "INSERT INTO punctual_calendars (name, definition) VALUES ($1, $2)
-                 ON CONFLICT (name) DO UPDATE SET definition = excluded.definition
-                 RETURNING xmax = 0",
-            )
-            .bind(&calendar.name)
-            .bind(text)
-            .fetch_one(connection)
-            .await
-            .map_err(broken)
-        })
+        lend!(self, |connection| { calendars::put(connection, calendar).await })
     }
 
     async fn calendars(&self) -> Result<Vec<Calendar>, StoreError> {
-        lend!(self, |connection| { all_calendars(connection).await })
+        lend!(self, |connection| { calendars::all(connection).await })
     }
 
     async fn delete_calendar(&self, name: &str) -> Result<bool, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
-            let user: Option<String> = sqlx::query_scalar(
-                "SELECT name FROM punctual_schedules
-                 WHERE definition::jsonb -> 'excludeCalendars' ? $1 ORDER BY name LIMIT 1",
-            )
-            .bind(name)
-            .fetch_optional(&mut *transaction)
-            .await
-            .map_err(broken)?;
-            if let Some(user) = user {
-                return Err(StoreError::CalendarInUse(user));
-            }
-            let deleted = sqlx::query("DELETE FROM punctual_calendars WHERE name = $1")
-                .bind(name)
-                .execute(&mut *transaction)
-                .await
-                .map_err(broken)?;
+            let was_there = calendars::delete(&mut transaction, name).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(deleted.rows_affected() > 0)
+            Ok(was_there)
         })
     }
+}
+
+impl PostgresStore {
+    async fn tick_some(&self, which: Which, decide: &Decide) -> Result<Ticked, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let ticked = tick(&mut transaction, which, decide, self.now()).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(ticked)
+        })
+    }
+}
+
+async fn create(connection: &mut PgConnection, schedule: &Schedule) -> Result<Schedule, StoreError> {
+    if let Some(client_request_id) = &schedule.client_request_id {
+        let request = (client_request_id.clone(), "schedule".to_owned(), schedule.id.0);
+        take_client_requests(connection, vec![request]).await?;
+    }
+    let definition = &schedule.definition;
+    calendars::check_known(connection, &definition.exclude_calendars).await?;
+    let made = sqlx::query(include_str!("sql/insert_schedule.sql"))
+        .bind(schedule.id.0)
+        .bind(&definition.name)
+        .bind(&definition.topic)
+        .bind(definition.metadata.get(OWNER_ID))
+        .bind(to_text(definition)?)
+        .bind(&schedule.client_request_id)
+        .bind(schedule.enabled)
+        .bind(&schedule.pause_note)
+        .bind(schedule.paused_until.map(bounded))
+        .bind(schedule.last_fired_at)
+        .bind(schedule.next_fire_at.map(bounded))
+        .bind(schedule.fired_through)
+        .bind(schedule.fires_made as i64)
+        .bind(schedule.created_at)
+        .bind(schedule.updated_at)
+        .bind(schedule.version as i64)
+        .fetch_one(connection)
+        .await
+        .map_err(|error| name_taken(error, schedule))?;
+    schedule_row(&made)
+}
+
+async fn update(
+    connection: &mut PgConnection,
+    schedule: &Schedule,
+    now: Option<DateTime<Utc>>,
+) -> Result<Schedule, StoreError> {
+    let (stored, now) = lock(connection, schedule.id, now).await?;
+    if stored.version != schedule.version {
+        return Err(StoreError::VersionMismatch(stored.version));
+    }
+    if stored.fired_through != schedule.fired_through || stored.is_due(now) {
+        return Err(StoreError::Moved);
+    }
+    let definition = &schedule.definition;
+    calendars::check_known(connection, &definition.exclude_calendars).await?;
+    let updated = sqlx::query(include_str!("sql/update_schedule.sql"))
+        .bind(now)
+        .bind(schedule.id.0)
+        .bind(&definition.name)
+        .bind(&definition.topic)
+        .bind(definition.metadata.get(OWNER_ID))
+        .bind(to_text(definition)?)
+        .bind(schedule.enabled)
+        .bind(&schedule.pause_note)
+        .bind(schedule.paused_until.map(bounded))
+        .bind(schedule.next_fire_at.map(bounded))
+        .fetch_one(connection)
+        .await
+        .map_err(|error| name_taken(error, schedule))?;
+    schedule_row(&updated)
+}
+
+/// A schedule, locked against whoever else would change it until the transaction ends, and the present instant.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    id: ScheduleId,
+    now: Option<DateTime<Utc>>,
+) -> Result<(Schedule, DateTime<Utc>), StoreError> {
+    let mut query = QueryBuilder::new(SELECT);
+    query.push("WHERE id = ").push_bind(id.0).push(" FOR UPDATE");
+    let schedule = one(connection, query).await?.ok_or(StoreError::NotFound)?;
+    // After the lock: waiting for it takes its time.
+    let now = sqlx::query_scalar("SELECT coalesce($1, statement_timestamp())")
+        .bind(now)
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    Ok((schedule, now))
 }
 
 async fn one(connection: &mut PgConnection, mut query: QueryBuilder<Postgres>) -> Result<Option<Schedule>, StoreError> {
@@ -328,17 +339,8 @@ async fn one(connection: &mut PgConnection, mut query: QueryBuilder<Postgres>) -
     row.as_ref().map(schedule_row).transpose()
 }
 
-/// All calendars, by name.
-pub(super) async fn all_calendars(connection: &mut PgConnection) -> Result<Vec<Calendar>, StoreError> {
-    let found = sqlx::query("SELECT definition FROM punctual_calendars ORDER BY name")
-        .fetch_all(connection)
-        .await
-        .map_err(broken)?;
-    found.iter().map(|row| from_text("a calendar", row.get(0))).collect()
-}
-
 /// Keeps what a schedule became, for those who ask later what it was.
-async fn note_change(
+pub(super) async fn note_change(
     connection: &mut PgConnection,
     id: ScheduleId,
     version: u64,
@@ -384,35 +386,5 @@ pub(super) fn schedule_row(row: &PgRow) -> Result<Schedule, StoreError> {
         created_at: columns.take()?,
         updated_at: columns.take()?,
         version: columns.take_count()?,
-    })
-}
-
-fn fire_row(row: &PgRow) -> Result<Fire, StoreError> {
-    let mut columns = rows::Columns::of(row);
-    let id = FireId(columns.take()?);
-    let schedule_id = ScheduleId(columns.take()?);
-    let kind = rows::word(columns.take()?, FireKind::from_name)?;
-    let scheduled_at = columns.take()?;
-    let fired_at = columns.take()?;
-    let reason: Option<&str> = columns.take()?;
-    let until = columns.take()?;
-    let count = columns.take_count()?;
-    let tz_version = columns.take()?;
-    let task_id: Option<Uuid> = columns.take()?;
-    let status: Option<&str> = columns.take()?;
-    let attempt = columns.take_small()?;
-    let (started_at, completed_at, error) = (columns.take()?, columns.take()?, columns.take()?);
-    let status = status.map(|status| rows::word(status, TaskStatus::from_name)).transpose()?;
-    Ok(Fire {
-        id,
-        schedule_id,
-        kind,
-        scheduled_at,
-        fired_at,
-        reason: reason.map(|reason| rows::word(reason, SkipReason::from_name)).transpose()?,
-        until,
-        count,
-        tz_version,
-        task: task_id.map(|id| TaskOfFire { id: TaskId(id), status, attempt, started_at, completed_at, error }),
     })
 }

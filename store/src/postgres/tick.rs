@@ -8,27 +8,47 @@ use punctual_domain::fire::{Disposition, DueSchedule, FireKind, NewFire, Tick};
 use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Decide, StoreError, Ticked};
+use punctual_domain::topic::{Topic, TopicDefinition};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::schedules::{all_calendars, schedule_row};
+use super::schedules::{lock, note_change, schedule_row};
 use super::tasks::{Running, cancel_tasks, insert_tasks};
-use super::{broken, rows};
+use super::{broken, calendars, rows, topics};
 use crate::instant::bounded;
+
+/// Which schedules are looked at.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    /// All that nobody else is deciding, the longest due first.
+    All { limit: u32 },
+    /// This one, as soon as nobody else is deciding it.
+    One(ScheduleId),
+}
 
 /// Decides due schedules and writes the decisions; the caller's transaction makes it one.
 pub(super) async fn tick(
     connection: &mut PgConnection,
-    limit: u32,
+    which: Which,
     decide: &Decide,
     now: Option<DateTime<Utc>>,
 ) -> Result<Ticked, StoreError> {
-    let now: DateTime<Utc> = sqlx::query_scalar("SELECT coalesce($1, statement_timestamp())")
-        .bind(now)
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(broken)?;
-    let due = due_schedules(connection, limit, now).await?;
+    let (schedules, now) = match which {
+        Which::All { limit } => {
+            let now: DateTime<Utc> = sqlx::query_scalar("SELECT coalesce($1, statement_timestamp())")
+                .bind(now)
+                .fetch_one(&mut *connection)
+                .await
+                .map_err(broken)?;
+            (due_schedules(connection, limit, now).await?, now)
+        }
+        Which::One(id) => match lock(connection, id, now).await {
+            Ok((schedule, now)) if schedule.is_due(now) => (vec![schedule], now),
+            Ok(_) | Err(StoreError::NotFound) => return Ok(Ticked::default()),
+            Err(error) => return Err(error),
+        },
+    };
+    let due = with_surroundings(connection, schedules).await?;
     let decided: Vec<_> =
         due.into_iter().filter_map(|due| decide(&due, now).map(|tick| (due.schedule, tick))).collect();
     if decided.is_empty() {
@@ -41,29 +61,52 @@ async fn due_schedules(
     connection: &mut PgConnection,
     limit: u32,
     now: DateTime<Utc>,
+) -> Result<Vec<Schedule>, StoreError> {
+    let mut schedules = Vec::new();
+    for sql in [include_str!("sql/resuming_schedules.sql"), include_str!("sql/due_schedules.sql")] {
+        let found = sqlx::query(sql)
+            .bind(now)
+            .bind(i64::from(limit) - schedules.len() as i64)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(broken)?;
+        for row in &found {
+            schedules.push(schedule_row(row)?);
+        }
+    }
+    Ok(schedules)
+}
+
+/// The schedules with what else a decision rests on.
+async fn with_surroundings(
+    connection: &mut PgConnection,
+    schedules: Vec<Schedule>,
 ) -> Result<Vec<DueSchedule>, StoreError> {
-    let found = sqlx::query(include_str!("sql/due_schedules.sql"))
-        .bind(now)
-        .bind(i64::from(limit))
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(broken)?;
-    let schedules = found.iter().map(schedule_row).collect::<Result<Vec<_>, _>>()?;
+    if schedules.is_empty() {
+        return Ok(Vec::new());
+    }
     let live = live_tasks(connection, &schedules).await?;
     let calendars = if schedules.iter().any(|schedule| !schedule.definition.exclude_calendars.is_empty()) {
-        all_calendars(connection).await?
+        calendars::all(connection).await?
     } else {
         Vec::new()
     };
+    let topics = schedules.iter().map(|schedule| schedule.definition.topic.as_str());
+    let definitions = topics::definitions_for(connection, topics).await?;
     let named = |schedule: &Schedule| -> Vec<Calendar> {
         let names = &schedule.definition.exclude_calendars;
         calendars.iter().filter(|calendar| names.contains(&calendar.name)).cloned().collect()
+    };
+    let topic = |schedule: &Schedule| {
+        let topic = Topic::from_stored(schedule.definition.topic.as_str());
+        TopicDefinition::for_topic(&definitions, &topic).cloned()
     };
     Ok(schedules
         .into_iter()
         .map(|schedule| DueSchedule {
             live_tasks: live.get(&schedule.id).copied().unwrap_or(0),
             calendars: named(&schedule),
+            topic: topic(&schedule),
             schedule,
         })
         .collect())
@@ -106,6 +149,8 @@ async fn apply(
     }
 
     let mut ticked = Ticked { schedules: decided.len() as u64, ..Ticked::default() };
+    let resumed: Vec<Uuid> =
+        decided.iter().filter(|(_, tick)| tick.resumes).map(|(schedule, _)| schedule.id.0).collect();
     let mut advances = Vec::with_capacity(decided.len());
     let mut fires = Vec::new();
     for (schedule, tick) in decided {
@@ -143,10 +188,29 @@ async fn apply(
         .bind(advances.iter().map(|(_, next, _)| next.map(bounded)).collect::<Vec<_>>())
         .bind(advances.iter().map(|(_, _, through)| *through).collect::<Vec<_>>())
         .bind(advances.iter().map(|(id, _, _)| made.get(id).copied().unwrap_or(0)).collect::<Vec<_>>())
-        .execute(connection)
+        .execute(&mut *connection)
         .await
         .map_err(broken)?;
+    resume(connection, &resumed, now).await?;
     Ok(ticked)
+}
+
+/// Enables schedules whose pause has ended, and notes it in their history.
+async fn resume(connection: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> Result<(), StoreError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let resumed = sqlx::query(include_str!("sql/resume_schedules.sql"))
+        .bind(now)
+        .bind(ids)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    for row in &resumed {
+        let schedule = schedule_row(row)?;
+        note_change(connection, schedule.id, schedule.version, Some(&schedule), Some(now)).await?;
+    }
+    Ok(())
 }
 
 /// A fire with what it needs beside itself.

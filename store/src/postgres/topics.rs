@@ -1,9 +1,11 @@
 //! Definitions of topics.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use punctual_domain::store::{StoreError, Topics};
-use punctual_domain::topic::{TopicDefinition, TopicPattern};
-use sqlx::postgres::PgConnection;
+use punctual_domain::topic::{Topic, TopicDefinition, TopicPattern};
+use sqlx::postgres::{PgConnection, PgRow};
 
 use super::{PostgresStore, broken, rows};
 use crate::text::{from_text, to_text};
@@ -63,12 +65,26 @@ pub(crate) async fn definitions(connection: &mut PgConnection) -> Result<Vec<Top
         .fetch_all(connection)
         .await
         .map_err(broken)?;
-    found
-        .iter()
-        .map(|row| {
-            let mut columns = rows::Columns::of(row);
-            let name = TopicPattern::from_stored(columns.take::<&str>()?);
-            Ok(TopicDefinition { name, ..from_text("a topic", columns.take()?)? })
-        })
-        .collect()
+    found.iter().map(definition).collect()
+}
+
+/// The definitions that these topics could be led to.
+pub(super) async fn definitions_for(
+    connection: &mut PgConnection,
+    topics: impl Iterator<Item = &str>,
+) -> Result<Vec<TopicDefinition>, StoreError> {
+    let names: BTreeSet<_> = topics.flat_map(|topic| Topic::from_stored(topic).patterns()).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let found = sqlx::query("SELECT name, definition FROM punctual_topics WHERE name = ANY ($1)")
+        .bind(names)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    found.iter().map(definition).collect()
+}
+
+fn definition(row: &PgRow) -> Result<TopicDefinition, StoreError> {
+    let mut columns = rows::Columns::of(row);
+    let name = TopicPattern::from_stored(columns.take::<&str>()?);
+    Ok(TopicDefinition { name, ..from_text("a topic", columns.take()?)? })
 }

@@ -11,9 +11,11 @@
 mod answers;
 mod audit;
 mod bulk;
+mod calendars;
 mod claims;
 mod cluster;
 mod file;
+mod fires;
 mod list;
 mod migrate;
 mod outbox;

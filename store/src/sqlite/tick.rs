@@ -10,27 +10,38 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::fire::{Disposition, DueSchedule, FireKind, NewFire, Tick};
-use punctual_domain::id::{FireId, ScheduleId, TaskId};
-use punctual_domain::store::{Decide, StoreError, Ticked};
-use punctual_domain::task::NewTask;
+use punctual_domain::id::{ScheduleId, TaskId};
+use punctual_domain::schedule::Schedule;
+use punctual_domain::store::{Created, Decide, StoreError, Ticked};
+use punctual_domain::task::{NewTask, Task};
+use punctual_domain::topic::{Topic, TopicDefinition};
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::rows::{self, Columns, Hex, micros};
-use super::{SqliteStore, broken, schedules, settle, tasks};
+use super::{SqliteStore, broken, calendars, schedules, settle, tasks, topics};
 use crate::text::to_text;
 
 /// A due schedule with what was decided about it.
 type Decided = Vec<(DueSchedule, Option<Tick>)>;
 
-pub(super) async fn tick(store: &SqliteStore, limit: u32, decide: &Decide) -> Result<Ticked, StoreError> {
+/// Which schedules are looked at.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    /// All, the longest due first.
+    All { limit: u32 },
+    /// This one.
+    One(ScheduleId),
+}
+
+pub(super) async fn tick(store: &SqliteStore, which: Which, decide: &Decide) -> Result<Ticked, StoreError> {
     let (to_caller, due) = oneshot::channel::<(Vec<DueSchedule>, DateTime<Utc>)>();
     let (to_writer, decided) = oneshot::channel::<Decided>();
     let deadline = store.deadline;
     let writing = store.write(move |connection, now| {
         async move {
-            let due = due_schedules(connection, limit, now).await?;
+            let due = due_schedules(connection, which, now).await?;
             if due.is_empty() || to_caller.send((due, now)).is_err() {
                 return Ok(Ticked::default());
             }
@@ -63,36 +74,55 @@ pub(super) async fn tick(store: &SqliteStore, limit: u32, decide: &Decide) -> Re
 
 async fn due_schedules(
     connection: &mut SqliteConnection,
-    limit: u32,
+    which: Which,
     now: DateTime<Utc>,
 ) -> Result<Vec<DueSchedule>, StoreError> {
-    let found = sqlx::query(include_str!("sql/due_schedules.sql"))
-        .bind(micros(now))
-        .bind(i64::from(limit))
-        .fetch_all(&mut *connection)
-        .await
-        .map_err(broken)?;
-    let due = found.iter().map(rows::schedule).collect::<Result<Vec<_>, _>>()?;
+    let due = match which {
+        Which::All { limit } => {
+            let mut due = found(connection, include_str!("sql/resuming_schedules.sql"), limit, now).await?;
+            let limit = limit.saturating_sub(due.len() as u32);
+            due.extend(found(connection, include_str!("sql/due_schedules.sql"), limit, now).await?);
+            due
+        }
+        Which::One(id) => {
+            schedules::find(connection, id).await?.into_iter().filter(|schedule| schedule.is_due(now)).collect()
+        }
+    };
     if due.is_empty() {
         return Ok(Vec::new());
     }
     let mut live = live_tasks(connection, due.iter().map(|schedule| schedule.id)).await?;
     let calendars = if due.iter().any(|schedule| !schedule.definition.exclude_calendars.is_empty()) {
-        schedules::calendars(connection).await?
+        calendars::all(connection).await?
     } else {
         Vec::new()
     };
+    let topics = due.iter().map(|schedule| schedule.definition.topic.as_str());
+    let definitions = topics::definitions_for(connection, topics).await?;
     Ok(due
         .into_iter()
         .map(|schedule| {
             let named = &schedule.definition.exclude_calendars;
+            let topic = Topic::from_stored(schedule.definition.topic.as_str());
             DueSchedule {
                 live_tasks: live.remove(&schedule.id).unwrap_or_default(),
                 calendars: calendars.iter().filter(|calendar| named.contains(&calendar.name)).cloned().collect(),
+                topic: TopicDefinition::for_topic(&definitions, &topic).cloned(),
                 schedule,
             }
         })
         .collect())
+}
+
+async fn found(
+    connection: &mut SqliteConnection,
+    sql: &'static str,
+    limit: u32,
+    now: DateTime<Utc>,
+) -> Result<Vec<Schedule>, StoreError> {
+    let found =
+        sqlx::query(sql).bind(micros(now)).bind(i64::from(limit)).fetch_all(connection).await.map_err(broken)?;
+    found.iter().map(rows::schedule).collect()
 }
 
 async fn live_tasks(
@@ -116,11 +146,12 @@ async fn live_tasks(
 async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTime<Utc>) -> Result<Ticked, StoreError> {
     let mut ticked = Ticked::default();
     let mut fires = Vec::new();
+    let mut resumed = Vec::new();
     let mut cancelling = HashSet::new();
     let mut moves = Vec::new();
     for (due, tick) in decided {
         let Some(tick) = tick else { continue };
-        let Tick { fires: new, cancel_previous, next_fire_at, fired_through, tz_version } = tick;
+        let Tick { fires: new, resumes, cancel_previous, next_fire_at, fired_through, tz_version } = tick;
         let schedule = due.schedule;
         ticked.schedules += 1;
         for fire in new {
@@ -129,6 +160,9 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
             } else {
                 fires.push(Fire { schedule_id: schedule.id, fire, tz_version: tz_version.clone() });
             }
+        }
+        if resumes {
+            resumed.push(schedule.id);
         }
         if cancel_previous {
             cancelling.insert(schedule.id);
@@ -164,14 +198,33 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
         sqlx::query(include_str!("sql/advance_schedules.sql"))
             .bind(to_text(&moves)?)
             .bind(micros(now))
-            .execute(connection)
+            .execute(&mut *connection)
             .await
             .map_err(broken)?;
     }
+    resume(connection, &resumed, now).await?;
     Ok(ticked)
 }
 
-/// Writes fires of a kind that leaves the schedule's next instant alone; answers those that were not there yet.
+/// Enables schedules whose pause has ended, and notes it in their history.
+async fn resume(connection: &mut SqliteConnection, ids: &[ScheduleId], now: DateTime<Utc>) -> Result<(), StoreError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("sql/resume_schedules.sql"))
+        .bind(to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
+        .bind(micros(now))
+        .execute(&mut *connection)
+        .await
+        .map_err(broken)?;
+    for id in ids {
+        schedules::note(connection, *id, now).await?;
+    }
+    Ok(())
+}
+
+/// Writes fires of a kind that leaves the schedule's next instant alone; answers the tasks of those that were not there
+/// yet.
 pub(super) async fn add_fires(
     connection: &mut SqliteConnection,
     schedule_id: ScheduleId,
@@ -179,13 +232,11 @@ pub(super) async fn add_fires(
     fires: Vec<NewFire>,
     tz_version: &str,
     now: DateTime<Utc>,
-) -> Result<Vec<FireId>, StoreError> {
+) -> Result<Vec<Task>, StoreError> {
     let fires = fires.into_iter().map(|fire| Fire { schedule_id, fire, tz_version: tz_version.to_owned() }).collect();
     let fires = leave_out_known(connection, kind, fires).await?;
-    let ids = fires.iter().map(|fire| fire.fire.id).collect();
-    let makes_tasks = fires.iter().any(|fire| matches!(fire.fire.disposition, Disposition::Fired(_)));
-    write_fires(connection, kind, fires, now).await?;
-    if makes_tasks {
+    let made = write_fires(connection, kind, fires, now).await?;
+    if !made.is_empty() {
         sqlx::query("UPDATE punctual_schedules SET last_fired_at = ?2 WHERE id = ?1")
             .bind(schedule_id.0)
             .bind(micros(now))
@@ -193,7 +244,7 @@ pub(super) async fn add_fires(
             .await
             .map_err(broken)?;
     }
-    Ok(ids)
+    Ok(made)
 }
 
 /// A fire on its way to its row.
@@ -248,15 +299,15 @@ async fn cancel_live_tasks(
     Ok(())
 }
 
-/// Writes the tasks of fires, then the fires.
+/// Writes the tasks of fires, then the fires; answers the tasks.
 async fn write_fires(
     connection: &mut SqliteConnection,
     kind: FireKind,
     fires: Vec<Fire>,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+) -> Result<Vec<Task>, StoreError> {
     if fires.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut new: Vec<NewTask> = Vec::new();
     let mut rows = Vec::with_capacity(fires.len());
@@ -294,5 +345,5 @@ async fn write_fires(
         .execute(connection)
         .await
         .map_err(broken)?;
-    Ok(())
+    Ok(created.into_iter().map(Created::into_task).collect())
 }

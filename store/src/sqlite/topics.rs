@@ -1,10 +1,12 @@
 //! Definitions of topics.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use futures::FutureExt;
 use punctual_domain::store::{StoreError, Topics};
-use punctual_domain::topic::{TopicDefinition, TopicPattern};
-use sqlx::sqlite::SqliteConnection;
+use punctual_domain::topic::{Topic, TopicDefinition, TopicPattern};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Columns;
 use super::{SqliteStore, broken};
@@ -86,12 +88,27 @@ pub(crate) async fn definitions(connection: &mut SqliteConnection) -> Result<Vec
         .fetch_all(connection)
         .await
         .map_err(broken)?;
-    found
-        .iter()
-        .map(|row| {
-            let mut columns = Columns::of(row);
-            let name = TopicPattern::from_stored(columns.take::<&str>()?);
-            Ok(TopicDefinition { name, ..from_text("a topic's definition", columns.take()?)? })
-        })
-        .collect()
+    found.iter().map(definition).collect()
+}
+
+/// The definitions that these topics could be led to.
+pub(super) async fn definitions_for(
+    connection: &mut SqliteConnection,
+    topics: impl Iterator<Item = &str>,
+) -> Result<Vec<TopicDefinition>, StoreError> {
+    let names: BTreeSet<_> = topics.flat_map(|topic| Topic::from_stored(topic).patterns()).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let found =
+        sqlx::query("SELECT name, definition FROM punctual_topics WHERE name IN (SELECT value FROM json_each(?1))")
+            .bind(to_text(&names)?)
+            .fetch_all(connection)
+            .await
+            .map_err(broken)?;
+    found.iter().map(definition).collect()
+}
+
+fn definition(row: &SqliteRow) -> Result<TopicDefinition, StoreError> {
+    let mut columns = Columns::of(row);
+    let name = TopicPattern::from_stored(columns.take::<&str>()?);
+    Ok(TopicDefinition { name, ..from_text("a topic's definition", columns.take()?)? })
 }

@@ -72,7 +72,7 @@ pub(crate) async fn two_schedules_cannot_share_a_client_request_id(world: World)
     for schedule in &mut schedules {
         schedule.client_request_id = Some("c".into());
     }
-    assert_eq!(world.create_schedule(&schedules[0]).await, Ok(()));
+    assert_eq!(world.create_schedule(&schedules[0]).await, Ok(schedules[0].clone()));
     assert_eq!(world.create_schedule(&schedules[1]).await, Err(in_use("c")));
 }
 

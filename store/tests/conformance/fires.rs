@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_domain::fire::{Disposition, Fire, FireKind, NewFire, SkipReason, Tick};
+use punctual_domain::fire::{Disposition, Fire, FireKind, FireStatus, NewFire, SkipReason, Tick};
 use punctual_domain::id::{FireId, ScheduleId};
-use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{FireFilter, Page, Span, StoreError, TaskFilter};
+use punctual_domain::schedule::{OverlapPolicy, Schedule};
+use punctual_domain::store::{Backfill, Backfilled, Bulk, FireFilter, Page, Reply, Span, StoreError, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::topic::{Route, TopicDefinition};
 
 use crate::support::*;
 
 fn fired(schedule: &Schedule, at: DateTime<Utc>) -> NewFire {
-    let task = Box::new(schedule.task_of_fire(at, false));
+    let task = Box::new(schedule.task_of_fire(at, false, None));
     NewFire { id: FireId::generate(), scheduled_at: at, disposition: Disposition::Fired(task) }
 }
 
@@ -26,12 +26,16 @@ fn skipped(at: DateTime<Utc>, until: DateTime<Utc>) -> NewFire {
 async fn make(world: &World, schedule: &Schedule, fires: Vec<NewFire>) {
     let last = fires.last().unwrap().scheduled_at;
     world.clock.advance_to(last);
-    let mut due = world.schedule(schedule.id).await.unwrap().unwrap();
-    due.next_fire_at = Some(fires[0].scheduled_at);
-    world.update_schedule(&due).await.unwrap();
-    let tick =
-        Tick { fires, cancel_previous: false, next_fire_at: None, fired_through: last, tz_version: "2026a".into() };
-    world.tick(10, &move |_, _| Some(tick.clone())).await.unwrap();
+    let tick = Tick {
+        fires,
+        resumes: false,
+        cancel_previous: false,
+        next_fire_at: None,
+        fired_through: last,
+        tz_version: "2026a".into(),
+    };
+    let ticked = world.tick_schedule(schedule.id, &move |_, _| Some(tick.clone())).await.unwrap();
+    assert_eq!(ticked.schedules, 1);
 }
 
 async fn list(node: &NodeStore, id: ScheduleId, filter: &FireFilter) -> Vec<Fire> {
@@ -69,7 +73,8 @@ pub(crate) async fn fires_show_where_their_tasks_stand(world: World) {
 }
 
 pub(crate) async fn fires_are_filtered_by_status_and_skips(world: World) {
-    use TaskStatus::{Completed, Failed, Pending};
+    let task = FireStatus::Task;
+    let (completed_one, failed_one) = (task(TaskStatus::Completed), task(TaskStatus::Failed));
     let schedule = world.every_minute("nightly").await;
     let at = |minute| schedule.created_at + TimeDelta::minutes(minute);
     let mut batch: Vec<_> = (1..=3).map(|minute| fired(&schedule, at(minute))).collect();
@@ -78,18 +83,19 @@ pub(crate) async fn fires_are_filtered_by_status_and_skips(world: World) {
     let claimed = world.claim_up_to(2, "report").await;
     world.settle_now(&claimed[0], completed()).await;
     world.settle_now(&claimed[1], failed("no")).await;
-    for (status, skipped, expected) in [
-        (vec![], false, vec![4, 3, 2, 1]),
-        (vec![Completed], false, vec![1]),
-        (vec![Failed], false, vec![2]),
-        (vec![Pending, Completed], false, vec![3, 1]),
-        (vec![], true, vec![4]),
-        (vec![Failed], true, vec![4, 2]),
-        (vec![TaskStatus::Running], false, vec![]),
+    for (status, expected) in [
+        (vec![], vec![4, 3, 2, 1]),
+        (vec![completed_one], vec![1]),
+        (vec![failed_one], vec![2]),
+        (vec![task(TaskStatus::Pending), completed_one], vec![3, 1]),
+        (vec![FireStatus::Skipped], vec![4]),
+        (vec![failed_one, FireStatus::Skipped], vec![4, 2]),
+        (vec![task(TaskStatus::Running)], vec![]),
+        (vec![FireStatus::Dispatched], vec![]),
     ] {
-        let filter = FireFilter { status: status.clone(), skipped, ..Default::default() };
+        let filter = FireFilter { status: status.clone(), ..Default::default() };
         let expected: Vec<_> = expected.into_iter().map(at).collect();
-        assert_eq!(instants(&list(&world, schedule.id, &filter).await), expected, "{status:?} {skipped}");
+        assert_eq!(instants(&list(&world, schedule.id, &filter).await), expected, "{status:?}");
     }
 }
 
@@ -118,22 +124,21 @@ pub(crate) async fn a_span_of_fires_finds_runs_that_overlap_it(world: World) {
 pub(crate) async fn pages_of_fires_miss_and_repeat_none(world: World) {
     let schedule = world.every_minute("nightly").await;
     let at = |minute| schedule.created_at + TimeDelta::minutes(minute);
-    make(&world, &schedule, (1..=30).map(|minute| fired(&schedule, at(minute))).collect()).await;
-    // The same instants once more, of another kind: pages must not break between equal instants.
-    let again = (1..=30).map(|minute| fired(&schedule, at(minute))).collect();
-    world.add_fires(schedule.id, FireKind::Backfill, again, "2026a").await.unwrap();
+    make(&world, &schedule, (31..=60).map(|minute| fired(&schedule, at(minute))).collect()).await;
+    // Older instants that are filled in later are newer.
+    world.backfill(schedule.id, (1..=30).map(at).collect()).await.unwrap();
     world.every_minute("another").await;
 
     let all = list(&world, schedule.id, &FireFilter::default()).await;
-    assert_eq!(all.len(), 60);
-    assert!(all.is_sorted_by(|a, b| (a.scheduled_at, a.id) > (b.scheduled_at, b.id)));
+    let newest_first: Vec<_> = (1..=30).rev().chain((31..=60).rev()).map(at).collect();
+    assert_eq!(instants(&all), newest_first);
     let mut page = Page::first(7);
     let mut found = Vec::new();
     loop {
         let fires = world.fires(schedule.id, &FireFilter::default(), page).await.unwrap();
         let Some(last) = fires.last() else { break };
         assert!(fires.len() <= 7);
-        page.after = Some((last.scheduled_at, last.id));
+        page.after = Some(last.id);
         found.extend(fires);
     }
     assert_eq!(found, all);
@@ -143,61 +148,98 @@ pub(crate) async fn fires_of_an_unknown_schedule_are_none(world: World) {
     assert_eq!(list(&world, ScheduleId::generate(), &FireFilter::default()).await, []);
 }
 
-pub(crate) async fn an_added_fire_makes_a_task_and_leaves_the_schedule(world: World) {
-    let schedule = world.every_minute("nightly").await;
-    let fire = fired(&schedule, world.now());
-    let written_fires = world.add_fires(schedule.id, FireKind::Manual, vec![fire.clone()], "2026a").await;
-    assert_eq!(written_fires, Ok(vec![fire.id]));
+pub(crate) async fn a_trigger_makes_a_task_and_leaves_the_schedule(world: World) {
+    let mut definition = TopicDefinition::new("report".parse().unwrap(), Route::Event);
+    definition.timeout_seconds = Some(77);
+    world.put_topic(&definition).await.unwrap();
+    let mut schedule = world.unwritten("nightly");
+    schedule.definition.jitter_seconds = 3600;
+    schedule.definition.overlap_policy = OverlapPolicy::Queue;
+    world.create_schedule(&schedule).await.unwrap();
+    let task = world.trigger(schedule.id).await.unwrap();
+    assert_eq!(
+        (task.run_at, task.timeout_seconds, task.retry.attempts),
+        (world.now(), 77, 3),
+        "now, as its topic says"
+    );
+    assert_eq!(task.serial_key, None);
+    assert_eq!(world.read(task.id).await, task);
 
-    let task = world.claim_one("report").await;
-    assert_eq!(task.fire.unwrap().schedule_id, schedule.id);
     let fires = list(&world, schedule.id, &FireFilter::default()).await;
     let [found] = fires.as_slice() else { panic!("{fires:?}") };
-    assert_eq!((found.id, found.kind, found.fired_at), (fire.id, FireKind::Manual, world.now()));
-    assert_eq!((found.tz_version.as_str(), found.task.as_ref().unwrap().id), ("2026a", task.id));
+    assert_eq!((found.kind, found.fired_at, found.tz_version.as_str()), (FireKind::Manual, world.now(), "2026a"));
+    assert_eq!(found.task.as_ref().map(|task| task.id), Some(task.id));
+    assert_eq!(task.fire.unwrap().scheduled_at, found.scheduled_at);
     let after = world.schedule(schedule.id).await.unwrap().unwrap();
-    assert_eq!((after.next_fire_at, after.version), (schedule.next_fire_at, schedule.version));
-    assert_eq!(after.fired_through, schedule.fired_through);
+    assert_eq!(after, Schedule { last_fired_at: Some(world.now()), ..schedule });
 }
 
-pub(crate) async fn an_instant_fires_once_per_kind(world: World) {
+pub(crate) async fn every_trigger_has_an_instant_of_its_own(world: World) {
     let schedule = world.every_minute("nightly").await;
-    let at = schedule.next_fire_at.unwrap();
-    for kind in [FireKind::Manual, FireKind::Backfill] {
-        let first = fired(&schedule, at);
-        let batch = vec![first.clone()];
-        assert_eq!(world.add_fires(schedule.id, kind, batch, "2026a").await, Ok(vec![first.id]));
-        // Again, beside one that is new: only the new one is written.
-        let new = fired(&schedule, at + TimeDelta::minutes(1));
-        let batch = vec![fired(&schedule, at), new.clone()];
-        assert_eq!(world.add_fires(schedule.id, kind, batch, "2026a").await, Ok(vec![new.id]));
-    }
-    assert_eq!(world.list(TaskFilter::default()).await.len(), 4);
-    // The schedule's own fire of that instant is none of theirs. Its policy is to skip while tasks live.
-    world.advance_secs(61);
-    assert_eq!(world.tick_by_the_rules().await.skipped, 1);
+    let triggered = side_by_side(world.eight_nodes().await, |node| async move {
+        let first = node.trigger(schedule.id).await.unwrap();
+        [first.fire, node.trigger(schedule.id).await.unwrap().fire]
+    })
+    .await;
+    let millis: std::collections::BTreeSet<_> =
+        triggered.iter().flatten().map(|fire| fire.unwrap().scheduled_at.timestamp_millis()).collect();
+    assert_eq!(millis.len(), 16);
+    assert!(millis.iter().all(|millis| millis % 1000 != 0), "whole seconds are the schedule's own");
+    assert_eq!(world.trigger(ScheduleId::generate()).await, Err(StoreError::NotFound));
 }
 
-pub(crate) async fn fires_are_not_added_to_an_unknown_schedule(world: World) {
-    let schedule = world.unwritten("nightly");
-    let batch = vec![fired(&schedule, world.now())];
-    let refused = world.add_fires(schedule.id, FireKind::Manual, batch, "2026a").await;
-    assert_eq!(refused, Err(StoreError::NotFound));
+pub(crate) async fn a_paused_schedule_can_be_triggered(world: World) {
+    let paused = world.every_minute("nightly").await.paused(None, None);
+    world.update_schedule(&paused).await.unwrap();
+    assert_eq!(world.trigger(paused.id).await.unwrap().fire.unwrap().schedule_id, paused.id);
+}
+
+pub(crate) async fn a_backfill_makes_what_has_not_fired(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    let at = |minute| schedule.created_at + TimeDelta::minutes(minute);
+    make(&world, &schedule, vec![fired(&schedule, at(1)), skipped(at(2), at(4)), fired(&schedule, at(5))]).await;
+    let done = world.backfill(schedule.id, (-1..=6).map(at).collect()).await;
+    assert_eq!(done, Ok(Backfilled { made: 6, already_fired: 2 }), "a skipped instant has not fired");
+    let done = world.backfill(schedule.id, (-1..=7).map(at).collect()).await;
+    assert_eq!(done, Ok(Backfilled { made: 1, already_fired: 8 }));
+
+    let tasks = world.list(TaskFilter { schedule_id: Some(schedule.id), ..Default::default() }).await;
+    let filled_in: Vec<_> = tasks.iter().filter(|task| task.serial_key.is_some()).collect();
+    assert_eq!(filled_in.len(), 7, "one after the other");
+    assert!(filled_in.iter().all(|task| task.run_at == world.now()), "behind fresh work");
+    let after = world.schedule(schedule.id).await.unwrap().unwrap();
+    assert_eq!((after.fires_made, after.version, after.fired_through), (2, 1, Some(at(5))));
+    // The schedule's own fire of an instant that was filled in is none of it.
+    assert_eq!(world.database.count("punctual_fires").await, 10);
+}
+
+pub(crate) async fn a_backfill_over_its_bound_makes_nothing(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    let instants: Vec<_> = (1..=5).map(|minute| schedule.created_at - TimeDelta::minutes(minute)).collect();
+    let backfill = |most, bulk| Backfill { instants: instants.clone(), most, bulk, tz_version: "2026a".into() };
+    let run = |most, bulk| world.store.backfill(schedule.id, backfill(most, bulk), None);
+    assert_eq!(run(4, Bulk::Apply).await, Err(StoreError::TooManyFires(5)));
+    assert_eq!(run(4, Bulk::DryRun).await, Err(StoreError::TooManyFires(5)));
+    let would = Reply::Made(Backfilled { made: 5, already_fired: 0 });
+    assert_eq!(run(5, Bulk::DryRun).await, Ok(would.clone()));
     assert_eq!(world.list(TaskFilter::default()).await, []);
+    assert_eq!(list(&world, schedule.id, &FireFilter::default()).await, []);
+    assert_eq!(run(5, Bulk::Apply).await, Ok(would));
+    assert_eq!(run(0, Bulk::Apply).await, Ok(Reply::Made(Backfilled { made: 0, already_fired: 5 })));
+    let unknown = world.store.backfill(ScheduleId::generate(), backfill(5, Bulk::Apply), None).await;
+    assert_eq!(unknown, Err(StoreError::NotFound));
 }
 
 pub(crate) async fn eight_backfills_of_one_stretch_make_each_fire_once(world: World) {
     let schedule = world.every_minute("nightly").await;
-    let made = side_by_side(world.eight_nodes().await, |node| {
-        let schedule = schedule.clone();
-        async move {
-            let at = |minute| schedule.created_at - TimeDelta::minutes(minute);
-            let batch = (1..=20).map(|minute| fired(&schedule, at(minute))).collect();
-            node.add_fires(schedule.id, FireKind::Backfill, batch, "2026a").await.unwrap().len()
-        }
+    let instants: Vec<_> = (1..=20).map(|minute| schedule.created_at - TimeDelta::minutes(minute)).collect();
+    let done = side_by_side(world.eight_nodes().await, |node| {
+        let instants = instants.clone();
+        async move { node.backfill(schedule.id, instants).await.unwrap() }
     })
     .await;
-    assert_eq!(made.iter().sum::<usize>(), 20);
+    assert_eq!(done.iter().map(|done| done.made).sum::<u64>(), 20);
+    assert!(done.iter().all(|done| done.made + done.already_fired == 20));
     assert_eq!(world.list(TaskFilter::default()).await.len(), 20);
 }
 

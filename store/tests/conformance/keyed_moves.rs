@@ -1,9 +1,11 @@
-//! `Idempotency-Key`s of calls that move tasks: cancel, reschedule, retry, and the bulk changes.
+//! `Idempotency-Key`s of calls that move tasks or schedules, and of those that change nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use punctual_domain::store::{Answer, Bulk, Changed, Created, Remember, Reply, StoreError, TaskFilter};
+use punctual_domain::store::{
+    Answer, Backfill, Backfilled, Bulk, Changed, Created, Remember, Reply, StoreError, TaskFilter,
+};
 use punctual_domain::task::TaskStatus;
 
 use crate::support::*;
@@ -183,4 +185,36 @@ pub(crate) async fn a_bulk_cancel_tells_which_tasks_ran(world: World) {
     world.ended(task("print"), TaskStatus::Failed).await;
     let cancelled = world.store.cancel_matching(&TaskFilter::default(), Bulk::Apply, None).await;
     assert_eq!(cancelled, Ok(Reply::Made(Changed { count: 4, stopped: vec![running.id] })));
+}
+
+pub(crate) async fn schedule_calls_that_come_again_make_nothing(world: World) {
+    fn under<Made: ?Sized + 'static>(key: &str, body: &'static str) -> Option<Remember<Made>> {
+        keyed("f", body).map(|remember| Remember { key: key.into(), ..remember })
+    }
+    let schedule = world.unwritten("nightly");
+    let made = world.store.create_schedule(&schedule, under("create", "first")).await;
+    assert_eq!(made, Ok(Reply::Made(schedule.clone())));
+    let again = world.store.create_schedule(&schedule, under("create", "second")).await;
+    assert_eq!(again, Ok(Reply::Replayed(answer("first"))), "and not that the name is taken");
+
+    let updated = world.store.update_schedule(&schedule, under("update", "first")).await;
+    assert_eq!(updated.unwrap().into_made().unwrap().version, 2);
+    let again = world.store.update_schedule(&schedule, under("update", "second")).await;
+    assert_eq!(again, Ok(Reply::Replayed(answer("first"))), "and not that the version is another");
+    assert_eq!(world.schedule_history(schedule.id).await.unwrap().len(), 2);
+
+    assert!(matches!(world.store.trigger(schedule.id, "2026a", under("trigger", "first")).await, Ok(Reply::Made(_))));
+    let again = world.store.trigger(schedule.id, "2026a", under("trigger", "second")).await;
+    assert_eq!(again, Ok(Reply::Replayed(answer("first"))));
+
+    let instants = vec![world.in_secs(-60), world.in_secs(-30)];
+    let backfill = || Backfill { instants: instants.clone(), most: 9, bulk: Bulk::Apply, tz_version: "2026a".into() };
+    let first = world.store.backfill(schedule.id, backfill(), under("backfill", "first")).await;
+    assert_eq!(first, Ok(Reply::Made(Backfilled { made: 2, already_fired: 0 })));
+    let again = world.store.backfill(schedule.id, backfill(), under("backfill", "second")).await;
+    assert_eq!(again, Ok(Reply::Replayed(answer("first"))));
+    assert_eq!(world.list(TaskFilter::default()).await.len(), 3);
+    let reused = world.store.trigger(schedule.id, "2026a", keyed("g", "")).await;
+    assert!(matches!(reused, Ok(Reply::Made(_))), "another key");
+    assert_eq!(world.store.create_schedule(&schedule, keyed("h", "")).await, Err(StoreError::IdempotencyKeyReused));
 }

@@ -274,7 +274,8 @@ behaviours! {
         thousands_are_retried_each_once
         a_bulk_retry_that_broke_off_goes_on_where_it_stopped
         eight_calls_of_one_bulk_retry_do_it_together
-        a_bulk_cancel_tells_which_tasks_ran;
+        a_bulk_cancel_tells_which_tasks_ran
+        schedule_calls_that_come_again_make_nothing;
     lists:
         a_list_is_newest_first_over_live_and_ended_tasks
         each_status_is_listed_alone_and_together
@@ -299,6 +300,11 @@ behaviours! {
         an_edit_cannot_take_the_name_of_another
         an_unknown_schedule_is_not_edited
         an_edit_leaves_what_fires_wrote
+        what_was_due_before_an_edit_is_decided_as_it_was
+        a_paused_schedule_is_edited_however_late_its_instants_are
+        a_pause_ends_by_itself
+        a_deletion_may_ask_for_a_version
+        a_schedule_names_only_calendars_that_are_there
         of_eight_racing_edits_one_is_written
         history_tells_what_a_schedule_was_and_from_when_on
         fires_write_no_history
@@ -334,9 +340,11 @@ behaviours! {
         a_span_of_fires_finds_runs_that_overlap_it
         pages_of_fires_miss_and_repeat_none
         fires_of_an_unknown_schedule_are_none
-        an_added_fire_makes_a_task_and_leaves_the_schedule
-        an_instant_fires_once_per_kind
-        fires_are_not_added_to_an_unknown_schedule
+        a_trigger_makes_a_task_and_leaves_the_schedule
+        every_trigger_has_an_instant_of_its_own
+        a_paused_schedule_can_be_triggered
+        a_backfill_makes_what_has_not_fired
+        a_backfill_over_its_bound_makes_nothing
         eight_backfills_of_one_stretch_make_each_fire_once
         a_fire_outlives_its_pruned_task;
     calendars:
@@ -344,7 +352,9 @@ behaviours! {
         calendars_are_listed_by_name
         a_calendar_is_deleted_once
         a_calendar_in_use_is_not_deleted
-        a_calendar_of_a_deleted_schedule_can_be_deleted;
+        a_calendar_of_a_deleted_schedule_can_be_deleted
+        a_calendar_is_created_once
+        a_calendar_is_not_deleted_while_a_schedule_comes_to_name_it;
     topics:
         every_field_of_a_topic_comes_back
         every_route_comes_back

@@ -1,6 +1,7 @@
 //! Schedules: written, read, edited by version, deleted; and what they were.
 
 use chrono::TimeDelta;
+use punctual_domain::calendar::Calendar;
 use punctual_domain::id::ScheduleId;
 use punctual_domain::json::Json;
 use punctual_domain::retry::{Backoff, Growth};
@@ -33,9 +34,9 @@ pub(crate) async fn every_field_of_a_schedule_comes_back(world: World) {
             timezone: "America/Edmonton".into(),
             topic: "report.daily".into(),
             payload: Json::parse(r#"{ "b" : 1.50, "a": 12345678901234567890123 }"#).unwrap(),
-            max_retries: 7,
+            max_retries: Some(7),
             backoff: Some(Backoff { growth: Growth::Fixed, delay: 1, max_delay: 2, jitter: 0.25 }),
-            timeout_seconds: 17,
+            timeout_seconds: Some(17),
             priority: -3,
             overlap_policy: OverlapPolicy::CancelPrevious,
             misfire_policy: MisfirePolicy::FireAll,
@@ -62,7 +63,11 @@ pub(crate) async fn every_field_of_a_schedule_comes_back(world: World) {
         updated_at: world.in_secs(-50),
         version: 1,
     };
-    world.create_schedule(&schedule).await.unwrap();
+    for name in ["holidays", "ferien"] {
+        let calendar = Calendar { name: name.into(), dates: Default::default(), weekdays: vec![] };
+        world.put_calendar(&calendar).await.unwrap();
+    }
+    assert_eq!(world.create_schedule(&schedule).await, Ok(schedule.clone()));
     assert_eq!(world.schedule(schedule.id).await, Ok(Some(schedule.clone())));
     assert_eq!(world.schedule_by_name(&schedule.definition.name).await, Ok(Some(schedule)));
 }
@@ -208,20 +213,97 @@ pub(crate) async fn an_unknown_schedule_is_not_edited(world: World) {
 }
 
 pub(crate) async fn an_edit_leaves_what_fires_wrote(world: World) {
-    let read_before_the_fire = world.every_minute("nightly").await;
+    let schedule = world.every_minute("nightly").await;
     world.advance_secs(61);
     world.tick_by_the_rules().await;
-    let fired = world.schedule(read_before_the_fire.id).await.unwrap().unwrap();
+    let fired = world.schedule(schedule.id).await.unwrap().unwrap();
     assert_eq!((fired.version, fired.fires_made), (1, 1));
 
-    let mut edited = read_before_the_fire;
+    let mut edited = fired.clone();
     edited.definition.description = Some("edited".into());
     edited.next_fire_at = Some(world.in_secs(500));
+    edited.last_fired_at = None;
+    edited.fires_made = 7;
     let updated = world.update_schedule(&edited).await.unwrap();
-    assert_eq!(updated.last_fired_at, fired.last_fired_at);
-    assert_eq!((updated.fired_through, updated.fires_made), (fired.fired_through, 1));
+    assert_eq!((updated.last_fired_at, updated.fires_made), (fired.last_fired_at, 1));
+    assert_eq!(updated.fired_through, fired.fired_through);
     assert_eq!((updated.next_fire_at, updated.version), (edited.next_fire_at, 2));
     assert_eq!(world.schedule(updated.id).await, Ok(Some(updated)));
+}
+
+pub(crate) async fn what_was_due_before_an_edit_is_decided_as_it_was(world: World) {
+    let read_before_the_fire = world.every_minute("nightly").await;
+    let mut edited = read_before_the_fire.clone();
+    edited.definition.payload = Json::parse("\"new\"").unwrap();
+    edited.next_fire_at = Some(world.in_secs(500));
+    world.advance_secs(61);
+    assert_eq!(world.update_schedule(&edited).await, Err(StoreError::Moved), "it is due");
+    assert_eq!(world.tick_one_by_the_rules(edited.id).await.fired, 1);
+    assert_eq!(world.tick_one_by_the_rules(edited.id).await, Default::default());
+    assert_eq!(world.update_schedule(&edited).await, Err(StoreError::Moved), "it has fired");
+    assert_eq!(world.schedule_history(edited.id).await.unwrap().len(), 1);
+
+    let fired = world.schedule(edited.id).await.unwrap().unwrap();
+    edited.fired_through = fired.fired_through;
+    let updated = world.update_schedule(&edited).await.unwrap();
+    assert_eq!((updated.definition.payload.as_str(), updated.fires_made), ("\"new\"", 1));
+    assert_eq!(world.claim_one("report").await.payload, read_before_the_fire.definition.payload);
+}
+
+pub(crate) async fn a_paused_schedule_is_edited_however_late_its_instants_are(world: World) {
+    let paused = world.every_minute("nightly").await.paused(Some("for now".into()), None);
+    let mut paused = world.update_schedule(&paused).await.unwrap();
+    world.advance_secs(3600);
+    paused.definition.description = Some("edited".into());
+    assert_eq!(world.update_schedule(&paused).await.unwrap().version, 3);
+    assert_eq!(world.tick_one_by_the_rules(paused.id).await, Default::default());
+    assert_eq!(world.tick_one_by_the_rules(ScheduleId::generate()).await, Default::default());
+}
+
+pub(crate) async fn a_pause_ends_by_itself(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    let until = schedule.created_at + TimeDelta::minutes(10);
+    let paused = world.update_schedule(&schedule.paused(Some("for now".into()), Some(until))).await.unwrap();
+    assert_eq!((paused.enabled, paused.next_fire_at, paused.paused_until), (false, None, Some(until)));
+    assert_eq!(world.next_fire_at().await, Ok(Some(until)), "somebody has to look then");
+    world.clock.advance_to(until - TimeDelta::microseconds(1));
+    assert_eq!(world.tick_by_the_rules().await, Default::default());
+
+    world.clock.advance_to(until + TimeDelta::seconds(5));
+    assert_eq!(world.update_schedule(&paused).await, Err(StoreError::Moved), "it is about to resume");
+    let ticked = world.tick_by_the_rules().await;
+    assert_eq!((ticked.schedules, ticked.fired, ticked.skipped), (1, 1, 0), "the instant at its end fires");
+    let resumed = world.schedule(paused.id).await.unwrap().unwrap();
+    assert!(resumed.enabled && resumed.pause_note.is_none() && resumed.paused_until.is_none());
+    assert_eq!((resumed.next_fire_at, resumed.fired_through), (Some(until + TimeDelta::minutes(1)), Some(until)));
+    assert_eq!((resumed.version, resumed.updated_at), (3, world.now()));
+    let history = world.schedule_history(paused.id).await.unwrap();
+    assert_eq!(history[0].1.as_ref(), Some(&resumed));
+    assert_eq!(history.len(), 3);
+    assert_eq!(world.next_fire_at().await, Ok(resumed.next_fire_at));
+}
+
+pub(crate) async fn a_deletion_may_ask_for_a_version(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    let waiting = world.add(task("report").of_schedule(schedule.id, world.now())).await;
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(2)).await, Err(StoreError::VersionMismatch(1)));
+    assert_eq!(world.schedule(schedule.id).await, Ok(Some(schedule.clone())));
+    assert_eq!(world.read(waiting.id).await, waiting);
+    assert_eq!(world.schedule_history(schedule.id).await.unwrap().len(), 1);
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(true));
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(false));
+}
+
+pub(crate) async fn a_schedule_names_only_calendars_that_are_there(world: World) {
+    let mut schedule = world.unwritten("nightly");
+    schedule.definition.exclude_calendars = vec!["holidays".into()];
+    let unknown = Err(StoreError::UnknownCalendar("holidays".into()));
+    assert_eq!(world.create_schedule(&schedule).await, unknown);
+    assert_eq!(world.schedule(schedule.id).await, Ok(None));
+    let written = world.every_minute("nightly").await;
+    let edited = Schedule { definition: schedule.definition, ..written.clone() };
+    assert_eq!(world.update_schedule(&edited).await, unknown);
+    assert_eq!(world.schedule(written.id).await, Ok(Some(written)));
 }
 
 pub(crate) async fn of_eight_racing_edits_one_is_written(world: World) {
@@ -316,12 +398,18 @@ pub(crate) async fn an_edit_and_a_tick_in_the_same_moment_lose_neither(world: Wo
     let other = world.another_node().await;
     for round in 0..20 {
         world.advance_secs(60);
-        let mut edited = world.schedule(schedule.id).await.unwrap().unwrap();
-        edited.definition.description = Some(round.to_string());
-        let (updated, ticked) = tokio::join!(world.update_schedule(&edited), other.tick_by_the_rules());
-        // The edit puts back the instant it read: passed over or not, that instant fires once.
-        let fired = ticked.fired + other.tick_by_the_rules().await.fired;
-        assert_eq!((updated.unwrap().version, fired), (edited.version + 1, 1), "round {round}");
+        let edit = async {
+            loop {
+                let mut edited = world.schedule(schedule.id).await.unwrap().unwrap();
+                edited.definition.description = Some(round.to_string());
+                match world.update_schedule(&edited).await {
+                    Err(StoreError::Moved) => drop(world.tick_one_by_the_rules(schedule.id).await),
+                    updated => return updated.unwrap().version,
+                }
+            }
+        };
+        let (version, _) = tokio::join!(edit, other.tick_by_the_rules());
+        assert_eq!(version, round + 2, "round {round}");
     }
     let after = world.schedule(schedule.id).await.unwrap().unwrap();
     assert_eq!((after.fires_made, after.version), (20, 21));

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use punctual_domain::fire::FireKind;
-use punctual_domain::id::{FireId, MessageId, ScheduleId};
+use punctual_domain::id::{MessageId, ScheduleId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::{NewMessage, Sending};
+use punctual_domain::schedule::MisfirePolicy;
 use punctual_domain::store::{Answer, Counts, Depth, EventCursor, FireFilter, Page, Pruned, Remember, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::topic::{Route, TopicDefinition};
@@ -253,17 +253,11 @@ pub(crate) async fn upkeep_on_the_databases_own_clock(world: World) {
 }
 
 pub(crate) async fn a_skipped_fire_is_pruned_like_any_other(world: World) {
-    let schedule = world.every_minute("nightly").await;
-    let skipped = punctual_domain::fire::NewFire {
-        id: FireId::generate(),
-        scheduled_at: world.now(),
-        disposition: punctual_domain::fire::Disposition::Skipped {
-            reason: punctual_domain::fire::SkipReason::Calendar,
-            until: world.now(),
-            count: 1,
-        },
-    };
-    world.add_fires(schedule.id, FireKind::Backfill, vec![skipped], "2026a").await.unwrap();
+    let mut schedule = world.unwritten("nightly");
+    schedule.definition.misfire_policy = MisfirePolicy::Skip;
+    world.create_schedule(&schedule).await.unwrap();
+    world.advance_secs(119);
+    assert_eq!(world.tick_by_the_rules().await.skipped, 1);
     world.advance(TimeDelta::days(2));
     assert_eq!(prune_all(&world, DAY).await.fires, 1);
 }

@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_domain::fire::{FireRules, decide};
-use punctual_domain::id::{Epoch, NodeId, TaskId};
+use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide};
+use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
+use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Bulk, ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError, Suspects, TaskFilter,
-    Ticked, Want,
+    Backfill, Backfilled, Bulk, ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError,
+    Suspects, TaskFilter, Ticked, Want,
 };
 use punctual_domain::task::{AttemptRecord, NewTask, Settlement, Task, TaskStatus};
 use punctual_domain::time::ZoneDatabase;
@@ -85,6 +86,36 @@ impl NodeStore {
     /// Retries what matches; answers how many.
     pub(crate) async fn retry_matching(&self, filter: &TaskFilter, bulk: Bulk) -> Result<u64, StoreError> {
         Ok(self.store.retry_matching(filter, bulk, None).await?.into_made()?.count)
+    }
+
+    /// Writes a schedule.
+    pub(crate) async fn create_schedule(&self, schedule: &Schedule) -> Result<Schedule, StoreError> {
+        self.store.create_schedule(schedule, None).await?.into_made()
+    }
+
+    /// Writes an edited schedule.
+    pub(crate) async fn update_schedule(&self, schedule: &Schedule) -> Result<Schedule, StoreError> {
+        self.store.update_schedule(schedule, None).await?.into_made()
+    }
+
+    /// Deletes a schedule, whatever its version.
+    pub(crate) async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError> {
+        self.store.delete_schedule(id, None).await
+    }
+
+    /// Triggers a schedule.
+    pub(crate) async fn trigger(&self, id: ScheduleId) -> Result<Task, StoreError> {
+        self.store.trigger(id, "2026a", None).await?.into_made()
+    }
+
+    /// Fills in these instants of a schedule, however many.
+    pub(crate) async fn backfill(
+        &self,
+        id: ScheduleId,
+        instants: Vec<DateTime<Utc>>,
+    ) -> Result<Backfilled, StoreError> {
+        let backfill = Backfill { instants, most: u64::MAX, bulk: Bulk::Apply, tz_version: "2026a".into() };
+        self.store.backfill(id, backfill, None).await?.into_made()
     }
 
     /// What this node asks for when it claims from one topic.
@@ -174,9 +205,18 @@ impl NodeStore {
 
     /// Decides due schedules by the real rules.
     pub(crate) async fn tick_by_the_rules(&self) -> Ticked {
-        let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
-        self.tick(100, &move |due, now| Some(decide(due, now, &rules).unwrap())).await.unwrap()
+        self.tick(100, &by_the_rules).await.unwrap()
     }
+
+    /// Decides one schedule by the real rules, if it is due.
+    pub(crate) async fn tick_one_by_the_rules(&self, id: ScheduleId) -> Ticked {
+        self.tick_schedule(id, &by_the_rules).await.unwrap()
+    }
+}
+
+fn by_the_rules(due: &DueSchedule, now: DateTime<Utc>) -> Option<Tick> {
+    let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
+    Some(decide(due, now, &rules).unwrap())
 }
 
 /// Runs one future per node side by side, and answers what each answered.
