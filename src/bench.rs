@@ -7,20 +7,23 @@ mod drain;
 mod enqueue;
 mod latency;
 mod precision;
+mod recurring;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::coordination::Alone;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
 use punctual_domain::store::Store;
 use punctual_domain::task::NewTask;
+use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use punctual_sdk::Handler;
 use punctual_store::{Options, Scratch};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::SystemClock;
 use crate::telemetry::Exporter;
@@ -29,6 +32,7 @@ pub(crate) use drain::Drain;
 pub(crate) use enqueue::Enqueue;
 pub(crate) use latency::Latency;
 pub(crate) use precision::Precision;
+pub(crate) use recurring::Recurring;
 
 /// The topic that is measured.
 const TOPIC: &str = "bench";
@@ -43,12 +47,30 @@ pub(crate) struct Figure {
     pub(crate) config: String,
 }
 
-/// A rate, or a spread of waits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(untagged)]
+/// A rate, or several numbers by their names, such as percentiles of waits.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Rate(f64),
-    Waits { p50: f64, p95: f64, p99: f64, max: f64 },
+    Parts(Vec<(&'static str, f64)>),
+}
+
+impl Value {
+    /// All numbers by their names.
+    pub(crate) fn parts(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            Self::Rate(rate) => vec![("rate", *rate)],
+            Self::Parts(parts) => parts.clone(),
+        }
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Rate(rate) => serializer.serialize_f64(*rate),
+            Self::Parts(parts) => serializer.collect_map(parts.iter().copied()),
+        }
+    }
 }
 
 /// Where the measured engine has its database, and how wide it runs.
@@ -102,6 +124,8 @@ impl Site<'_> {
         let deps = Deps {
             store: self.store.clone(),
             clock: Arc::new(SystemClock::new()),
+            zones: ZoneDatabase::current(None)?,
+            coordination: Arc::new(Alone),
             node: NodeId::generate(),
             handlers: Handlers::default().with(TOPIC, handler),
             settings: Settings { max_tasks_per_poll: self.bench.max_tasks_per_poll, ..Settings::default() },
@@ -137,7 +161,7 @@ fn waits(mut waits: Vec<Duration>) -> Value {
         let wait = waits.get(place.clamp(1, waits.len().max(1)) - 1).copied().unwrap_or_default();
         (wait.as_secs_f64() * 100_000.0).round() / 100.0
     };
-    Value::Waits { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: at(1.0) }
+    Value::Parts(vec![("p50", at(0.50)), ("p95", at(0.95)), ("p99", at(0.99)), ("max", at(1.0))])
 }
 
 fn rate(n: u64, took: Duration) -> Value {
@@ -151,7 +175,10 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_nearest_rank() {
         let all = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(waits(all), Value::Waits { p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 });
-        assert_eq!(waits(vec![Duration::from_millis(7)]), Value::Waits { p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
+        assert_eq!(waits(all).parts(), [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("max", 100.0)]);
+        let one = waits(vec![Duration::from_millis(7)]);
+        assert_eq!(one.parts(), [("p50", 7.0), ("p95", 7.0), ("p99", 7.0), ("max", 7.0)]);
+        assert_eq!(serde_json::to_string(&one).unwrap(), r#"{"p50":7.0,"p95":7.0,"p99":7.0,"max":7.0}"#);
+        assert_eq!(serde_json::to_string(&Value::Rate(1.5)).unwrap(), "1.5");
     }
 }

@@ -2,7 +2,7 @@
 //! hands it to a program of somebody else's.
 //!
 //! Starting: the zone data is noted, the node's row is written, the topics of its handlers are stored, the actors begin.
-//! Stopping: nothing more is claimed, attempts finish within the deadline, the rest is handed back, the node's row goes.
+//! Stopping: nothing more is ticked or claimed, another node may lead, attempts finish within the deadline, the rest is handed back, the node's row goes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,10 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::config::Secret;
+use crate::coordination::{self, Terms};
 use crate::http::State;
 use crate::pulse::Pulse;
+use crate::redis::Redis;
 use crate::service::Start;
 use crate::store_time::StoreTime;
 use crate::wake::{self, Wake};
@@ -36,6 +38,9 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) handlers: Handlers,
     pub(crate) settings: Settings,
+    pub(crate) redis: Option<Redis>,
+    /// How long leadership lasts unless it is renewed.
+    pub(crate) leader_lease: Duration,
     /// What the node says about itself.
     pub(crate) about: serde_json::Value,
     pub(crate) state: Arc<State>,
@@ -68,10 +73,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) async fn start(parts: Parts) -> Result<Self, EngineError> {
         let Parts { store, zones, clock, handlers, settings, .. } = parts;
-        let newest = store.note_tz_version(zones.version()).await?;
-        if newest != zones.version() {
-            warn!(ours = zones.version(), newest, "zone data is older than another node's");
-        }
+        store.note_tz_version(zones.version()).await?;
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
         time.measure(&*store).await?;
         let node = Node {
@@ -87,8 +89,11 @@ impl Engine {
         register(&*store, &handlers).await?;
         let tree = match parts.start {
             Start::Working => {
+                let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
+                let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
                 let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
-                Some(punctual_actors::start(Deps { store, clock, node: node_id, handlers, settings }).await?)
+                let deps = Deps { store, clock, zones, coordination, node: node_id, handlers, settings };
+                Some(punctual_actors::start(deps).await?)
             }
             Start::Paused => None,
         };
@@ -128,7 +133,7 @@ impl Engine {
         self.tree = None;
     }
 
-    /// Stops claiming, and lets attempts finish until `within` has passed.
+    /// Stops ticking and claiming, and lets attempts finish until `within` has passed.
     pub(crate) async fn drain(&mut self, within: Duration) {
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.drain(within).await

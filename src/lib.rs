@@ -9,6 +9,7 @@ mod binary;
 pub mod cli;
 mod clock;
 pub mod config;
+mod coordination;
 mod engine;
 mod http;
 mod library;

@@ -1,9 +1,9 @@
-//! Redis, as far as asking whether it is there. It only ever holds hints: without it everything still works.
+//! Redis: whether it is there, and scripts that run in it. It only ever holds hints: without it everything still works.
 
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisResult};
+use redis::{Client, RedisResult, Script};
 
 use crate::config::Secret;
 
@@ -33,9 +33,27 @@ impl Redis {
     /// When it does not answer.
     pub(crate) async fn ping(&self) -> RedisResult<()> {
         let mut connection = self.0.clone();
-        match tokio::time::timeout(CONNECT + ANSWER, redis::cmd("PING").query_async(&mut connection)).await {
-            Ok(answer) => answer,
-            Err(_) => Err((redis::ErrorKind::Io, "no answer in time").into()),
+        in_time(redis::cmd("PING").query_async(&mut connection)).await
+    }
+
+    /// Runs a script about one key, for at most a second and a half.
+    ///
+    /// # Errors
+    /// When Redis does not answer, or refuses the script.
+    pub(crate) async fn run(&self, script: &'static str, key: &str, arguments: &[&str]) -> RedisResult<i64> {
+        let mut connection = self.0.clone();
+        let script = Script::new(script);
+        let mut call = script.key(key);
+        for argument in arguments {
+            call.arg(*argument);
         }
+        in_time(call.invoke_async(&mut connection)).await
+    }
+}
+
+async fn in_time<T>(asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    match tokio::time::timeout(CONNECT + ANSWER, asking).await {
+        Ok(answer) => answer,
+        Err(_) => Err((redis::ErrorKind::Io, "no answer in time").into()),
     }
 }

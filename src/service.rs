@@ -181,6 +181,8 @@ impl Service {
             clock: options.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
             handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
             settings: settings(&config),
+            redis: redis.clone(),
+            leader_lease: config.leader_lease,
             about: about(&plugins, address),
             state: Arc::clone(&state),
             start: options.start,
@@ -292,6 +294,8 @@ fn settings(config: &Config) -> Settings {
         lease: config.lease,
         heartbeat: config.heartbeat,
         reconcile_interval: config.reconcile,
+        leader_heartbeat: config.leader_heartbeat,
+        misfire_threshold: config.misfire_threshold,
         retention: Duration::from_secs(u64::from(config.retention_days) * 24 * 60 * 60),
         ..Settings::default()
     }

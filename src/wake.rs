@@ -2,20 +2,17 @@
 //! database. All of it is hints; what they save is waiting for the next look.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_actors::Hints;
+use punctual_actors::{Announcer, Hints};
 use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
 use punctual_domain::store::Store;
 use punctual_domain::task::Task;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-/// The pause between two announcements: each is a commit of its own, and all that was written meanwhile shares it.
-const BETWEEN_ANNOUNCEMENTS: Duration = Duration::from_millis(20);
 /// How often this node looks for itself while it cannot hear the others.
 const POLL_WHILE_DEAF: Duration = Duration::from_secs(1);
 
@@ -30,7 +27,7 @@ pub(crate) struct Wake {
 impl Wake {
     /// `hints` lead to the engine of this process; other nodes are told through `store`.
     pub(crate) fn new(hints: Option<Hints>, store: &Arc<dyn Store>) -> Self {
-        Self { hints, others: store.has_other_nodes().then(|| Announcer::start(Arc::clone(store))) }
+        Self { hints, others: Announcer::start(store) }
     }
 
     /// These tasks were written.
@@ -79,44 +76,6 @@ impl Wake {
     }
 }
 
-/// Tells other nodes what changed until it is dropped, behind the writers' backs.
-struct Announcer {
-    /// What is to be told; a lock, because writers must neither wait nor pile up messages.
-    told: Arc<(Mutex<News>, Notify)>,
-    announcing: JoinHandle<()>,
-}
-
-impl Announcer {
-    fn start(store: Arc<dyn Store>) -> Self {
-        let told = Arc::new((Mutex::new(News::default()), Notify::new()));
-        let telling = Arc::clone(&told);
-        let announcing = tokio::spawn(async move {
-            let (waiting, asked) = &*telling;
-            loop {
-                asked.notified().await;
-                let news = std::mem::take(&mut *waiting.lock().unwrap_or_else(PoisonError::into_inner));
-                if let Err(error) = store.announce(&news).await {
-                    debug!(%error, "other nodes not told");
-                }
-                tokio::time::sleep(BETWEEN_ANNOUNCEMENTS).await;
-            }
-        });
-        Self { told, announcing }
-    }
-
-    fn tell(&self, news: News) {
-        let (waiting, asked) = &*self.told;
-        waiting.lock().unwrap_or_else(PoisonError::into_inner).merge(news);
-        asked.notify_one();
-    }
-}
-
-impl Drop for Announcer {
-    fn drop(&mut self) {
-        self.announcing.abort();
-    }
-}
-
 /// Passes on what other nodes announce, until it is aborted. While they cannot be heard, it looks every second.
 pub(crate) fn hear(store: Arc<dyn Store>, hints: Hints) -> Option<JoinHandle<()>> {
     store.has_other_nodes().then(|| {
@@ -153,6 +112,9 @@ fn pass_on(news: &News, hints: &Hints) {
     }
     if news.topics {
         hints.topics_changed();
+    }
+    if news.leadership {
+        hints.leadership_free();
     }
     for id in &news.cancelled {
         hints.task_cancelled(*id);

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::Settings;
 use crate::dispatcher::{DispatcherMessage, is_suspect};
 use crate::serving::{Handlers, server};
+use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
@@ -39,12 +40,6 @@ const FIRST_SECOND_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_SECOND_LOOK: Duration = Duration::from_millis(250);
 /// How often topics that something became due in by time alone are looked for while others keep us busy.
 const WHILE_BUSY: TimeDelta = TimeDelta::seconds(1);
-/// How often the store's clock and the topics' definitions are learnt anew.
-const LEARN_EVERY: TimeDelta = TimeDelta::minutes(1);
-/// By how much our clock may leave the monotonic one before the store's is asked again.
-const TOLERATED_DRIFT: TimeDelta = TimeDelta::milliseconds(100);
-/// How often the store is asked for its time; the fastest answer tells most.
-const MEASURES: usize = 3;
 /// The first and the longest wait while the store is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -115,10 +110,7 @@ pub(crate) struct State {
     claim_queued: bool,
     /// How many claims are under way.
     claims: usize,
-    /// What must be added to our clock to get the store's.
-    offset: TimeDelta,
-    /// When that was measured, by our clock and by the monotonic one.
-    offset_measured_at: Option<(DateTime<Utc>, Instant)>,
+    store_clock: StoreClock,
     /// When we last looked for anything that may be due.
     looked_at: Option<DateTime<Utc>>,
     /// The due instant that last made us claim again at once.
@@ -180,8 +172,7 @@ impl Actor for Claimer {
             look: true,
             claim_queued: false,
             claims: 0,
-            offset: TimeDelta::zero(),
-            offset_measured_at: None,
+            store_clock: StoreClock::new(self.clock.clone()),
             looked_at: None,
             hurried_for: None,
             second_look: FIRST_SECOND_LOOK,
@@ -298,7 +289,7 @@ impl Claimer {
 
     /// A task that is due makes us claim; one that is not makes us wake in time for it.
     fn written(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, topic: &Topic, run_at: DateTime<Utc>) {
-        let due_at = run_at - state.offset;
+        let due_at = state.store_clock.to_ours(run_at);
         if due_at <= self.clock.now() {
             match state.lanes.get_mut(topic) {
                 Some(lane) => lane.look = true,
@@ -434,7 +425,8 @@ impl Claimer {
         let poll_at = now + self.settings.poll_interval;
         // What became due since the last look, however long ago that is.
         let since = state.looked_at.map_or(now, |looked_at| looked_at.min(now)) - JUST_DUE;
-        let due_at = self.store.next_due_at(since + state.offset).await?.map(|at| at - state.offset);
+        let since = state.store_clock.to_theirs(since);
+        let due_at = self.store.next_due_at(since).await?.map(|at| state.store_clock.to_ours(at));
         let Some(due_at) = due_at.filter(|due_at| *due_at <= self.clock.now()) else {
             state.second_look = FIRST_SECOND_LOOK;
             return Ok(Wake::At(due_at.map_or(poll_at, |due_at| due_at.min(poll_at))));
@@ -445,7 +437,8 @@ impl Claimer {
             state.second_look *= 2;
             return Ok(Wake::AtOnce);
         }
-        let following = self.store.next_due_at(now + state.offset).await?.map_or(poll_at, |at| at - state.offset);
+        let following = self.store.next_due_at(state.store_clock.to_theirs(now)).await?;
+        let following = following.map_or(poll_at, |at| state.store_clock.to_ours(at));
         let second_look = now + state.second_look;
         state.second_look = (state.second_look * 2).min(LONGEST_SECOND_LOOK);
         Ok(Wake::At(following.min(second_look).min(poll_at)))
@@ -453,18 +446,7 @@ impl Claimer {
 
     /// Learns the topics' definitions when they changed, and the store's clock every minute.
     async fn learn(&self, state: &mut State) -> Result<(), StoreError> {
-        let (now, monotonic) = (self.clock.now(), Instant::now());
-        let is_stale = state.offset_measured_at.is_none_or(|(at, monotonic_at)| {
-            let (passed, really_passed) = (now - at, monotonic - monotonic_at);
-            // A clock that was set tells another time than it should.
-            let drift = passed - TimeDelta::from_std(really_passed).unwrap_or(passed);
-            passed > LEARN_EVERY || drift.abs() > TOLERATED_DRIFT
-        });
-        if is_stale {
-            state.offset = self.measure_offset().await?;
-            state.offset_measured_at = Some((now, monotonic));
-            state.definitions_known = false;
-        }
+        state.definitions_known &= !state.store_clock.learn(&*self.store).await?;
         if !state.definitions_known {
             state.definitions = self.store.topics().await?;
             state.definitions_known = true;
@@ -476,22 +458,6 @@ impl Claimer {
             }
         }
         Ok(())
-    }
-
-    /// How far the store's clock is ahead of ours, at the least: who wakes too early has to wait again.
-    async fn measure_offset(&self) -> Result<TimeDelta, StoreError> {
-        let mut best: Option<(TimeDelta, TimeDelta)> = None;
-        for _ in 0..MEASURES {
-            let asked_at = self.clock.now();
-            let theirs = self.store.now().await?;
-            let answered_at = self.clock.now();
-            // A clock that was set in between tells nothing.
-            let taken = (answered_at - asked_at).abs();
-            if best.is_none_or(|(least, _)| taken < least) {
-                best = Some((taken, theirs - answered_at));
-            }
-        }
-        Ok(best.map_or_else(TimeDelta::zero, |(_, offset)| offset))
     }
 
     /// Asks for Dispatchers of topics that have due tasks and none yet.

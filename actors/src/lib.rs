@@ -2,41 +2,51 @@
 //!
 //! ```text
 //! Supervisor   restarts what fails, one at a time; starts and stops in order
+//! ├─ Elector     whether this node leads
+//! ├─ Ticker      leader only: due schedules → fires and their tasks
 //! ├─ Settler     outcomes → batched, fenced writes
 //! ├─ Claimer     due tasks → claims, never more than the free slots
-//! ├─ Reconciler  expired leases put right, old rows removed
+//! ├─ Reconciler  expired leases put right, missed fires noted, old rows removed
 //! └─ Dispatcher  one per topic: slots, rate; keeps leases alive
 //!     └─ slot      a handler actor: one attempt at a time
 //! ```
 //!
-//! Work flows one way: the Claimer hands claimed tasks to Dispatchers, those to their slots, and outcomes go to the
+//! Work flows one way: the Ticker only ever writes tasks; the Claimer hands claimed tasks to Dispatchers, those to their slots, and outcomes go to the
 //! Settler. Back-pressure is credit: Dispatchers say how many slots are free, and the Claimer claims no more than that.
 //! No actor knows what the database does not, except outcomes on their way to be settled, which a crash turns into
 //! another attempt.
 
+mod announcer;
 mod attempt;
 mod audience;
 mod claimer;
 mod dispatcher;
+mod elector;
 mod host;
 mod meters;
 mod reconciler;
 mod serving;
 mod settler;
 mod slot;
+mod store_clock;
 mod supervisor;
+mod ticker;
 mod wake;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
+use punctual_domain::coordination::Coordination;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::Store;
+use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
 
+pub use announcer::Announcer;
 pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
@@ -50,6 +60,10 @@ pub struct Deps {
     pub store: Arc<dyn Store>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// The zone rules that schedules are read with.
+    pub zones: ZoneDatabase,
+    /// Who leads.
+    pub coordination: Arc<dyn Coordination>,
     /// This process.
     pub node: NodeId,
     /// The handlers and listeners its plugins registered.
@@ -71,6 +85,10 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How long the Reconciler sleeps at the most.
     pub reconcile_interval: Duration,
+    /// How often leadership is renewed.
+    pub leader_heartbeat: Duration,
+    /// How late an instant of a schedule may be found and still just fire.
+    pub misfire_threshold: Duration,
     /// How long ended tasks are kept.
     pub retention: Duration,
     /// How long a Dispatcher with nothing to do lives on.
@@ -85,6 +103,8 @@ impl Default for Settings {
             lease: Duration::from_secs(30),
             heartbeat: Duration::from_secs(10),
             reconcile_interval: Duration::from_secs(5),
+            leader_heartbeat: Duration::from_secs(5),
+            misfire_threshold: Duration::from_secs(30),
             retention: Duration::from_secs(30 * 24 * 60 * 60),
             idle_dispatcher: Duration::from_secs(30),
         }
@@ -140,7 +160,7 @@ impl Running {
         ractor::call_t!(self.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
     }
 
-    /// Stops claiming, lets attempts finish until `within` has passed, hands the rest back, and ends the tree.
+    /// Stops ticking and claiming, lets attempts finish until `within` has passed, hands the rest back, and ends the tree.
     ///
     /// # Errors
     /// When the tree had given up already.
@@ -202,6 +222,11 @@ impl Hints {
     /// Schedules were written, somewhere.
     pub fn schedules_changed(&self) {
         self.send(SupervisorMessage::SchedulesChanged);
+    }
+
+    /// Nobody leads any more.
+    pub fn leadership_free(&self) {
+        self.send(SupervisorMessage::LeadershipFree);
     }
 
     fn send(&self, message: SupervisorMessage) {

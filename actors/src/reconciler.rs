@@ -1,4 +1,5 @@
-//! The Reconciler: what crashed elsewhere is put right, and what is old is removed.
+//! The Reconciler: what crashed elsewhere is put right, what schedules should have done is watched over, and what is old
+//! is removed.
 //!
 //! Owns nothing. What wakes it: the instant at which the next lease expires, and its interval. It never touches a lease
 //! that holds: the store decides by its own clock.
@@ -16,14 +17,17 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::Settings;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
+use crate::watch;
 
 /// How many expired leases are freed in one statement.
 const BATCH: u32 = 1_000;
 /// How many old rows are removed in one statement, and how often.
 const PRUNE_BATCH: u32 = 1_000;
 const PRUNE_EVERY: TimeDelta = TimeDelta::minutes(10);
-/// The shortest sleep.
-const SHORTEST_SLEEP: TimeDelta = TimeDelta::milliseconds(50);
+/// How often fires are looked through for instants that made more than one task.
+const AUDIT_EVERY: TimeDelta = TimeDelta::minutes(1);
+/// How long to wait for what has expired already and was not freed.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(50);
 /// How long to wait after the store was away: the Settler's turn comes first.
 const AFTER_ERROR: Duration = Duration::from_secs(3);
 
@@ -45,6 +49,7 @@ pub(crate) struct Reconciler {
 pub(crate) struct State {
     alarm: Alarm,
     pruned_at: Option<DateTime<Utc>>,
+    audited_at: Option<DateTime<Utc>>,
 }
 
 impl Actor for Reconciler {
@@ -54,7 +59,7 @@ impl Actor for Reconciler {
 
     async fn pre_start(&self, myself: ActorRef<ReconcilerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         myself.cast(ReconcilerMessage::Reconcile)?;
-        Ok(State { alarm: Alarm::default(), pruned_at: None })
+        Ok(State { alarm: Alarm::default(), pruned_at: None, audited_at: None })
     }
 
     async fn handle(
@@ -70,20 +75,21 @@ impl Actor for Reconciler {
             }
             return Ok(());
         }
-        let wake_at = match self.pass(state).await {
-            Ok(wake_at) => wake_at,
-            Err(error) => {
-                tracing::warn!(%error, "nothing could be put right");
-                self.clock.now() + AFTER_ERROR
-            }
-        };
-        state.alarm.set(&self.clock, wake_at, &myself, ReconcilerMessage::Reconcile);
+        let wake_at = self.pass(state).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "nothing could be put right");
+            self.clock.now() + AFTER_ERROR
+        });
+        if wake_at > self.clock.now() {
+            state.alarm.set(&self.clock, wake_at, &myself, ReconcilerMessage::Reconcile);
+        } else {
+            state.alarm.set_after(SHORTEST_SLEEP, &myself, ReconcilerMessage::Reconcile);
+        }
         Ok(())
     }
 }
 
 impl Reconciler {
-    /// One round: free expired leases, remove old rows now and then; then when to wake next.
+    /// One round: free expired leases, note missed fires, audit and remove old rows now and then; then when to wake next.
     async fn pass(&self, state: &mut State) -> Result<DateTime<Utc>, StoreError> {
         loop {
             let Expired { freed, failed } = self.store.expire(MAX_LOST, BATCH).await?;
@@ -99,6 +105,11 @@ impl Reconciler {
                 break;
             }
         }
+        watch::note_missed(&*self.store, self.settings.misfire_threshold).await?;
+        if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
+            watch::audit(&*self.store).await?;
+            state.audited_at = Some(self.clock.now());
+        }
         if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
             self.prune().await?;
             state.pruned_at = Some(self.clock.now());
@@ -108,7 +119,7 @@ impl Reconciler {
         let Some(expiry_at) = self.store.next_expiry_at().await? else { return Ok(latest) };
         // The store's clock says how long that is from now.
         let left = expiry_at - self.store.now().await?;
-        Ok((now + left.max(SHORTEST_SLEEP)).min(latest))
+        Ok((now + left).min(latest))
     }
 
     /// Removes what is old, in small batches.

@@ -1,17 +1,18 @@
 //! The Supervisor: the tree, who restarts, how often, and the order of stopping.
 //!
-//! - Start order: Settler, Claimer, Reconciler; Dispatchers as the Claimer finds topics.
+//! - Start order: Settler, Claimer, Reconciler, Ticker, Elector; Dispatchers as the Claimer finds topics.
 //! - One for one: what fails is started again by itself, after a wait that doubles while failures are close together.
 //!   A Dispatcher is not restarted but forgotten: the Claimer asks for it again when its topic has due tasks.
 //! - The budget: more than 10 failures in a minute end the tree, and with it the process, so that the platform starts
 //!   it afresh. A store that is away is no failure; actors wait for it.
-//! - Drain order: Claimer and Reconciler stop; Dispatchers finish what runs until the deadline and hand the rest back;
+//! - Drain order: the Ticker stops, the Elector resigns, Claimer and Reconciler stop; Dispatchers finish what runs until the deadline and hand the rest back;
 //!   the Settler writes what is left.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_domain::fire::FireRules;
 use punctual_domain::id::TaskId;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
@@ -19,9 +20,11 @@ use tokio::time::Instant;
 
 use crate::claimer::{Claimer, ClaimerMessage};
 use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
+use crate::elector::{Elector, ElectorMessage};
 use crate::reconciler::{Reconciler, ReconcilerMessage};
 use crate::serving::Server;
 use crate::settler::{Settler, SettlerMessage};
+use crate::ticker::{Ticker, TickerMessage};
 use crate::{Deps, Overheard};
 
 /// More failures than this within [`BUDGET_TIME`] end the tree.
@@ -31,8 +34,13 @@ const BUDGET_TIME: Duration = Duration::from_secs(60);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// How long after the hand-back Dispatchers may take to end; blocking handlers can ignore every signal.
 const HAND_BACK_TIME: Duration = Duration::from_millis(1_500);
+/// How long the Ticker may take to end its transaction, and the Elector to resign.
+const RESIGN_TIME_MS: u64 = 2_000;
 /// How long the last outcomes may take to be written.
 const FLUSH_TIME_MS: u64 = 10_000;
+
+/// How somebody outside is told.
+type Tell = Box<dyn Fn(&Overheard) + Send + Sync>;
 
 pub(crate) enum SupervisorMessage {
     /// Start a Dispatcher for a topic.
@@ -56,7 +64,13 @@ pub(crate) enum SupervisorMessage {
     /// Somebody outside holds a lease of that length.
     LeaseMade(Duration),
     /// Somebody outside wants to hear what we hear.
-    Overhear(Box<dyn Fn(&Overheard) + Send + Sync>),
+    Overhear(Tell),
+    /// Nobody leads any more.
+    LeadershipFree,
+    /// This node leads, until then for certain.
+    Leads { until: Option<Instant> },
+    /// This node does not lead.
+    Follows,
     /// What is everybody doing?
     Status(RpcReplyPort<Vec<ActorStatus>>),
     /// Stop in order.
@@ -75,14 +89,20 @@ pub(crate) enum Child {
     Settler,
     Claimer,
     Reconciler,
+    Ticker,
+    Elector,
 }
 
 impl Child {
+    const ALL: [Self; 5] = [Self::Settler, Self::Claimer, Self::Reconciler, Self::Ticker, Self::Elector];
+
     fn name(self) -> &'static str {
         match self {
             Self::Settler => "settler",
             Self::Claimer => "claimer",
             Self::Reconciler => "reconciler",
+            Self::Ticker => "ticker",
+            Self::Elector => "elector",
         }
     }
 }
@@ -105,10 +125,12 @@ pub(crate) struct State {
     settler: ActorRef<SettlerMessage>,
     claimer: ActorRef<ClaimerMessage>,
     reconciler: ActorRef<ReconcilerMessage>,
+    ticker: ActorRef<TickerMessage>,
+    elector: ActorRef<ElectorMessage>,
     dispatchers: HashMap<Topic, ActorRef<DispatcherMessage>>,
     failures: VecDeque<Instant>,
     history: HashMap<Child, (u64, String)>,
-    overhear: Option<Box<dyn Fn(&Overheard) + Send + Sync>>,
+    overhear: Option<Tell>,
     phase: Phase,
 }
 
@@ -129,11 +151,18 @@ impl Actor for Supervisor {
         let settler = start_settler(&deps, &myself).await?;
         let claimer = start_claimer(&deps, &myself).await?;
         let reconciler = start_reconciler(&deps, &myself).await?;
+        let ticker = start_ticker(&deps, &myself).await?;
+        let elector = start_elector(&deps, &myself).await?;
+        for child in Child::ALL {
+            metrics::counter!("punctual_actor_restarts_total", "actor" => child.name()).increment(0);
+        }
         Ok(State {
             deps,
             settler,
             claimer,
             reconciler,
+            ticker,
+            elector,
             dispatchers: HashMap::new(),
             failures: VecDeque::new(),
             history: HashMap::new(),
@@ -170,8 +199,10 @@ impl Actor for Supervisor {
                 let _ = state.reconciler.cast(ReconcilerMessage::LeaseMade(length));
             }
             SupervisorMessage::Overhear(tell) => state.overhear = Some(tell),
-            // Nobody ticks yet.
-            SupervisorMessage::SchedulesChanged => {}
+            SupervisorMessage::SchedulesChanged => tell_ticker(state, TickerMessage::Look),
+            SupervisorMessage::Leads { until } => tell_ticker(state, TickerMessage::Leads { until }),
+            SupervisorMessage::Follows => tell_ticker(state, TickerMessage::Follows),
+            SupervisorMessage::LeadershipFree => elect(state),
             SupervisorMessage::TaskCancelled(id) => {
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
             }
@@ -240,6 +271,34 @@ async fn start_reconciler(
     Ok(Actor::spawn_linked(None, reconciler, (), myself.get_cell()).await?.0)
 }
 
+async fn start_ticker(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<TickerMessage>, ActorProcessingErr> {
+    let misfire_threshold = TimeDelta::from_std(deps.settings.misfire_threshold)?;
+    let ticker = Ticker {
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        rules: FireRules { zones: deps.zones.clone(), misfire_threshold },
+        supervisor: myself.clone(),
+    };
+    Ok(Actor::spawn_linked(None, ticker, (), myself.get_cell()).await?.0)
+}
+
+async fn start_elector(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<ElectorMessage>, ActorProcessingErr> {
+    let elector = Elector {
+        coordination: deps.coordination.clone(),
+        store: deps.store.clone(),
+        heartbeat: deps.settings.leader_heartbeat,
+        tz_version: deps.zones.version().to_owned(),
+        supervisor: myself.clone(),
+    };
+    Ok(Actor::spawn_linked(None, elector, (), myself.get_cell()).await?.0)
+}
+
 async fn serve(
     myself: &ActorRef<SupervisorMessage>,
     state: &mut State,
@@ -268,13 +327,14 @@ fn failed(
     actor: &ActorCell,
     error: &str,
 ) -> Result<(), ActorProcessingErr> {
-    let child = [
-        (Child::Settler, state.settler.get_id()),
-        (Child::Claimer, state.claimer.get_id()),
-        (Child::Reconciler, state.reconciler.get_id()),
-    ]
-    .into_iter()
-    .find_map(|(child, id)| (id == actor.get_id()).then_some(child));
+    let id_of = |child: &Child| match child {
+        Child::Settler => state.settler.get_id(),
+        Child::Claimer => state.claimer.get_id(),
+        Child::Reconciler => state.reconciler.get_id(),
+        Child::Ticker => state.ticker.get_id(),
+        Child::Elector => state.elector.get_id(),
+    };
+    let child = Child::ALL.into_iter().find(|child| id_of(child) == actor.get_id());
     let name = child.map_or("dispatcher", Child::name);
     tracing::error!(actor = name, error, "actor failed");
     metrics::counter!("punctual_actor_restarts_total", "actor" => name).increment(1);
@@ -314,6 +374,16 @@ async fn restart(
         }
         Child::Claimer => state.claimer = start_claimer(&state.deps, myself).await?,
         Child::Reconciler => state.reconciler = start_reconciler(&state.deps, myself).await?,
+        Child::Ticker => {
+            state.ticker = start_ticker(&state.deps, myself).await?;
+            // A new one does not know whether we lead.
+            elect(state);
+        }
+        Child::Elector => {
+            // Until the new one has found out, nobody says that we lead.
+            tell_ticker(state, TickerMessage::Follows);
+            state.elector = start_elector(&state.deps, myself).await?;
+        }
     }
     tracing::info!(actor = child.name(), "actor started again");
     tell_dispatchers(state, || DispatcherMessage::Rewire {
@@ -344,9 +414,12 @@ async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: 
         return;
     }
     state.phase = Phase::Draining;
+    let asked_at = Instant::now();
+    // One that failed ticks no more either, and its lead ends with its lease.
+    let _ = ractor::call_t!(state.ticker, TickerMessage::Drain, RESIGN_TIME_MS);
+    let _ = ractor::call_t!(state.elector, ElectorMessage::Resign, RESIGN_TIME_MS);
     state.reconciler.stop(None);
     // After its answer the Claimer hands over nothing more; one that failed does not either.
-    let asked_at = Instant::now();
     let patience = within.clamp(Duration::from_secs(1), Duration::from_secs(30));
     let _ = ractor::call_t!(state.claimer, ClaimerMessage::Drain, patience.as_millis() as u64);
     tell_dispatchers(state, || DispatcherMessage::Drain);
@@ -373,7 +446,7 @@ fn flush(myself: &ActorRef<SupervisorMessage>, state: &mut State) {
 }
 
 fn status(state: &State) -> Vec<ActorStatus> {
-    let fixed = [Child::Settler, Child::Claimer, Child::Reconciler].into_iter().map(|child| {
+    let fixed = Child::ALL.into_iter().map(|child| {
         let (restarts, last_error) = state.history.get(&child).cloned().unzip();
         ActorStatus { name: child.name().to_owned(), restarts: restarts.unwrap_or(0), last_error }
     });
@@ -396,6 +469,16 @@ fn tell_outside(state: &State, heard: impl Fn() -> Overheard) {
 fn tell_claimer(state: &State, message: ClaimerMessage) {
     // One that failed looks for itself when it is back.
     let _ = state.claimer.cast(message);
+}
+
+fn tell_ticker(state: &State, message: TickerMessage) {
+    // One that failed looks for itself when it is back.
+    let _ = state.ticker.cast(message);
+}
+
+fn elect(state: &State) {
+    // One that failed finds out by itself when it is back.
+    let _ = state.elector.cast(ElectorMessage::Elect);
 }
 
 fn tell_dispatchers(state: &State, message: impl Fn() -> DispatcherMessage) {

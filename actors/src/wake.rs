@@ -1,6 +1,8 @@
-//! Wake-ups by the project's clock: an actor asks to be sent a message at an instant, at most one at a time.
+//! Wake-ups: an actor asks to be sent a message at an instant of the project's clock, or after a while by the monotonic
+//! one, at most one at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
@@ -10,7 +12,9 @@ use tokio::task::JoinHandle;
 /// The one pending wake-up of an actor. Setting it again forgets the earlier one; dropping it forgets it altogether.
 #[derive(Default)]
 pub(crate) struct Alarm {
-    pending: Option<(DateTime<Utc>, JoinHandle<()>)>,
+    pending: Option<JoinHandle<()>>,
+    /// When that is, if it waits for an instant.
+    at: Option<DateTime<Utc>>,
 }
 
 impl Alarm {
@@ -22,24 +26,40 @@ impl Alarm {
         actor: &ActorRef<M>,
         message: M,
     ) {
-        self.clear();
-        let (sleep, actor) = (clock.sleep_until(at), actor.clone());
-        let waiting = tokio::spawn(async move {
-            sleep.await;
-            // An actor that is gone does not need to be woken.
-            let _ = actor.cast(message);
-        });
-        self.pending = Some((at, waiting));
+        self.set_when(clock.sleep_until(at), actor, message);
+        self.at = Some(at);
     }
 
-    /// When the pending wake-up is.
+    /// Sends `message` to `actor` after a while, whatever the clock shows then: for those who look again, not for those who
+    /// wait for an instant.
+    pub(crate) fn set_after<M: Message>(&mut self, wait: Duration, actor: &ActorRef<M>, message: M) {
+        self.set_when(tokio::time::sleep(wait), actor, message);
+    }
+
+    fn set_when<M: Message>(
+        &mut self,
+        moment: impl Future<Output = ()> + Send + 'static,
+        actor: &ActorRef<M>,
+        message: M,
+    ) {
+        self.clear();
+        let actor = actor.clone();
+        self.pending = Some(tokio::spawn(async move {
+            moment.await;
+            // An actor that is gone does not need to be woken.
+            let _ = actor.cast(message);
+        }));
+    }
+
+    /// When the pending wake-up is, if it waits for an instant.
     pub(crate) fn at(&self) -> Option<DateTime<Utc>> {
-        self.pending.as_ref().map(|(at, _)| *at)
+        self.at
     }
 
     /// Forgets the pending wake-up.
     pub(crate) fn clear(&mut self) {
-        if let Some((_, waiting)) = self.pending.take() {
+        self.at = None;
+        if let Some(waiting) = self.pending.take() {
             waiting.abort();
         }
     }

@@ -1,7 +1,8 @@
-//! Events: what happened to tasks, read back from the rows that prove it.
+//! Events: what happened to tasks and schedules, read back from the rows that prove it.
 
 use chrono::{DateTime, Utc};
 
+use crate::id::ScheduleId;
 use crate::task::{Task, TaskStatus};
 
 /// What happened.
@@ -60,5 +61,30 @@ impl Event {
             _ => "end".to_owned(),
         };
         format!("{}-{}-{kind}", self.at.timestamp_micros(), self.task.id)
+    }
+}
+
+/// An instant of a schedule that passed without a fire, noted by whichever node saw it first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedFire {
+    /// The schedule.
+    pub schedule_id: ScheduleId,
+    /// Its name then.
+    pub name: String,
+    /// Where its task would have gone.
+    pub topic: String,
+    /// The instant.
+    pub scheduled_at: DateTime<Utc>,
+    /// When that was noted.
+    pub noted_at: DateTime<Utc>,
+}
+
+impl MissedFire {
+    /// The event's name in every stream.
+    pub const NAME: &'static str = "schedule.missed";
+
+    /// The same for the same event, however often it is announced.
+    pub fn id(&self) -> String {
+        format!("{}-{}-missed", self.noted_at.timestamp_micros(), self.schedule_id)
     }
 }

@@ -14,11 +14,6 @@ use crate::task::{Due, FireOfTask, NewTask, TaskStatus};
 use crate::time::{Recurrence, ZoneDatabase};
 use crate::topic::{Topic, TopicDefinition};
 
-/// The most tasks made for one schedule in one transaction, so that catching up does not delay fresh work.
-pub const MAX_MADE: usize = 1_000;
-/// The most instants looked at for one schedule in one transaction.
-const MAX_LOOKED_AT: usize = 20_000;
-
 /// What made a fire happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -210,6 +205,27 @@ pub struct FireRules {
     pub misfire_threshold: TimeDelta,
 }
 
+/// How much more one transaction may take, so that others need not wait long for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Tasks that are made.
+    pub fires: usize,
+    /// Tasks that are made of one schedule.
+    pub fires_of_one: usize,
+    /// Instants that are looked at.
+    pub instants: usize,
+}
+
+impl Room {
+    /// The room for schedules that are on time.
+    pub const FRESH: Self = Self { fires: 1_000, fires_of_one: 1_000, instants: 20_000 };
+
+    /// Whether the next schedule has to wait for the next transaction.
+    pub fn is_used_up(&self) -> bool {
+        self.fires == 0 || self.instants == 0
+    }
+}
+
 /// What to write about a due schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
@@ -217,6 +233,8 @@ pub struct Tick {
     pub fires: Vec<NewFire>,
     /// Whether its pause has ended, and it is enabled again.
     pub resumes: bool,
+    /// Why it is paused from now on: it cannot be understood any more.
+    pub stops: Option<String>,
     /// Whether the live tasks of earlier fires are cancelled first.
     pub cancel_previous: bool,
     /// The next instant: maybe due as well, if not all fitted.
@@ -233,6 +251,19 @@ pub struct Tick {
 /// # Errors
 /// When the definition cannot be understood, for instance because zone data lost its zone.
 pub fn decide(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Result<Tick, ScheduleError> {
+    decide_within(due, now, rules, &mut { Room::FRESH })
+}
+
+/// The same, as far as there is room.
+///
+/// # Errors
+/// As [`decide`].
+pub fn decide_within(
+    due: &DueSchedule,
+    now: DateTime<Utc>,
+    rules: &FireRules,
+    room: &mut Room,
+) -> Result<Tick, ScheduleError> {
     let resumed = match due.schedule.paused_until {
         // The instant of the end itself may fire.
         Some(until) if !due.schedule.enabled => {
@@ -251,10 +282,12 @@ pub fn decide(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Resul
         now,
         threshold: rules.misfire_threshold,
         fires_for_the_missed: None,
+        room,
         made: 0,
         tick: Tick {
             fires: Vec::new(),
             resumes: resumed.is_some(),
+            stops: None,
             cancel_previous: false,
             next_fire_at: schedule.next_fire_at,
             fired_through: schedule.fired_through.unwrap_or(schedule.created_at),
@@ -263,6 +296,21 @@ pub fn decide(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Resul
     };
     decider.run(&recurrence);
     Ok(decider.tick)
+}
+
+impl Tick {
+    /// What to write about a schedule that cannot be decided: it is paused with a note, where people see it.
+    pub fn stop(schedule: &Schedule, error: &ScheduleError, rules: &FireRules) -> Self {
+        Self {
+            fires: Vec::new(),
+            resumes: false,
+            stops: Some(format!("paused because it cannot be understood any more: {error}")),
+            cancel_previous: false,
+            next_fire_at: None,
+            fired_through: schedule.fired_through.unwrap_or(schedule.created_at),
+            tz_version: rules.zones.version().to_owned(),
+        }
+    }
 }
 
 /// Tells the date of an instant where the schedule lives.
@@ -290,13 +338,22 @@ struct Decider<'a> {
     threshold: TimeDelta,
     /// Under `fire_once`: the one missed instant that fires.
     fires_for_the_missed: Option<DateTime<Utc>>,
+    room: &'a mut Room,
     made: usize,
     tick: Tick,
 }
 
+/// How the task of a fire is made.
+struct Making {
+    /// It waits for the schedule's earlier tasks.
+    is_serial: bool,
+    /// It is not due before this instant.
+    not_before: Option<DateTime<Utc>>,
+}
+
 /// What happens to one instant.
 enum Verdict {
-    Fire { serial: bool },
+    Fire(Making),
     Skip(SkipReason),
 }
 
@@ -305,14 +362,14 @@ impl Decider<'_> {
         if self.schedule.definition.misfire_policy == MisfirePolicy::FireOnce {
             self.fires_for_the_missed = self.latest_missed(recurrence);
         }
-        for _ in 0..MAX_LOOKED_AT {
-            let Some(at) = self.tick.next_fire_at.filter(|at| *at <= self.now) else { return };
+        while let Some(at) = self.tick.next_fire_at.filter(|at| *at <= self.now) {
             if self.is_full() {
                 return;
             }
+            self.room.instants -= 1;
             let following = self.schedule.instant_after(recurrence, at);
             match self.judge(at) {
-                Verdict::Fire { serial } => self.fire(at, serial),
+                Verdict::Fire(making) => self.fire(at, making),
                 Verdict::Skip(reason) => self.skip(at, reason),
             }
             self.tick.fired_through = at;
@@ -324,9 +381,9 @@ impl Decider<'_> {
     fn is_full(&self) -> bool {
         let most = match self.schedule.definition.overlap_policy {
             OverlapPolicy::CancelPrevious => 1,
-            _ => MAX_MADE,
+            _ => self.room.fires_of_one,
         };
-        self.made >= most
+        self.room.is_used_up() || self.made >= most
     }
 
     /// The last fire the definition allows was made.
@@ -354,14 +411,16 @@ impl Decider<'_> {
             }
         }
         let catches_up = is_missed && definition.misfire_policy == MisfirePolicy::FireAll;
-        match definition.overlap_policy {
-            OverlapPolicy::Skip if catches_up => Verdict::Fire { serial: true },
-            OverlapPolicy::Skip if self.live_tasks + self.made as u64 > 0 => Verdict::Skip(SkipReason::Overlap),
-            OverlapPolicy::Queue => Verdict::Fire { serial: true },
-            OverlapPolicy::Skip | OverlapPolicy::CancelPrevious | OverlapPolicy::Allow => {
-                Verdict::Fire { serial: false }
-            }
-        }
+        let is_serial = match definition.overlap_policy {
+            OverlapPolicy::Skip if catches_up => true,
+            OverlapPolicy::Skip if self.live_tasks + self.made as u64 > 0 => return Verdict::Skip(SkipReason::Overlap),
+            OverlapPolicy::Queue => true,
+            OverlapPolicy::Skip | OverlapPolicy::CancelPrevious | OverlapPolicy::Allow => false,
+        };
+        // What was missed stands in line with what is due by now, not in front of it; and what runs in order is due in
+        // the order it was made, whichever node's turn it was.
+        let not_before = self.schedule.last_fired_at.map_or(self.now, |last| last.max(self.now));
+        Verdict::Fire(Making { is_serial, not_before: (is_missed || is_serial).then_some(not_before) })
     }
 
     fn is_excluded(&self, at: DateTime<Utc>) -> bool {
@@ -397,15 +456,17 @@ impl Decider<'_> {
         }
     }
 
-    fn fire(&mut self, at: DateTime<Utc>, serial: bool) {
+    fn fire(&mut self, at: DateTime<Utc>, making: Making) {
         let schedule = self.schedule;
         self.tick.cancel_previous |= schedule.definition.overlap_policy == OverlapPolicy::CancelPrevious;
         self.made += 1;
-        self.tick.fires.push(NewFire {
-            id: FireId::generate(),
-            scheduled_at: at,
-            disposition: Disposition::Fired(Box::new(schedule.task_of_fire(at, serial, self.topic))),
-        });
+        self.room.fires -= 1;
+        let mut task = schedule.task_of_fire(at, making.is_serial, self.topic);
+        if let (Due::At(run_at), Some(not_before)) = (&mut task.due, making.not_before) {
+            *run_at = not_before.max(*run_at);
+        }
+        let disposition = Disposition::Fired(Box::new(task));
+        self.tick.fires.push(NewFire { id: FireId::generate(), scheduled_at: at, disposition });
     }
 
     fn skip(&mut self, at: DateTime<Utc>, reason: SkipReason) {
@@ -632,7 +693,7 @@ mod tests {
         let (mut made, mut rounds) = (0, 0);
         while due.schedule.next_fire_at.is_some_and(|next| next <= at("23:59:00")) {
             let tick = decide(&due, at("23:59:00"), &rules()).unwrap();
-            assert!(tick.fires.len() <= MAX_MADE);
+            assert!(tick.fires.len() <= Room::FRESH.fires);
             made += tick.fires.len();
             rounds += 1;
             due.schedule.next_fire_at = tick.next_fire_at;
@@ -696,6 +757,59 @@ mod tests {
         assert_eq!(run_at(&first), run_at(&again));
         let Due::At(moved) = run_at(&first) else { unreachable!("fires are due at an instant") };
         assert!((at("12:00:00")..at("12:00:20")).contains(&moved));
+    }
+
+    #[test]
+    fn what_was_missed_or_runs_in_order_is_due_when_it_is_made_and_all_else_at_its_instant() {
+        use MisfirePolicy::{FireAll, FireOnce};
+        use OverlapPolicy::{Allow, Queue, Skip};
+        let cases: &[(OverlapPolicy, MisfirePolicy, &str, &[&str])] = &[
+            // overlap, misfire, now, when each task is due
+            (Allow, FireOnce, "12:00:10", &["12:00:00"]),
+            (Queue, FireOnce, "12:00:10", &["12:00:10"]),
+            (Skip, FireOnce, "12:02:40", &["12:02:40"]),
+            (Allow, FireAll, "12:02:10", &["12:02:10", "12:02:10", "12:02:00"]),
+            (Queue, FireAll, "12:02:10", &["12:02:10", "12:02:10", "12:02:10"]),
+        ];
+        let run_at = |fire: &NewFire| match &fire.disposition {
+            Disposition::Fired(task) => match task.due {
+                Due::At(run_at) => Some(run_at.format("%H:%M:%S").to_string()),
+                _ => None,
+            },
+            Disposition::Skipped { .. } => None,
+        };
+        for (overlap, misfire, now, expected) in cases {
+            let due = every_minute(|definition| {
+                definition.overlap_policy = *overlap;
+                definition.misfire_policy = *misfire;
+            });
+            let tick = decide(&due, at(now), &rules()).unwrap();
+            let instants: Vec<_> = tick.fires.iter().filter_map(run_at).collect();
+            assert_eq!(instants, *expected, "{overlap:?} {misfire:?} {now}");
+        }
+        // A node whose turn came with an older reading of the clock does not put its tasks in front.
+        let mut due = every_minute(|definition| definition.overlap_policy = Queue);
+        due.schedule.last_fired_at = Some(at("12:00:20"));
+        let tick = decide(&due, at("12:00:10"), &rules()).unwrap();
+        assert_eq!(run_at(&tick.fires[0]).as_deref(), Some("12:00:20"));
+    }
+
+    #[test]
+    fn room_is_shared_by_the_schedules_of_a_transaction() {
+        let all = |definition: &mut Definition| {
+            definition.misfire_policy = MisfirePolicy::FireAll;
+            definition.overlap_policy = OverlapPolicy::Allow;
+        };
+        let mut room = Room { fires: 15, fires_of_one: 10, instants: 1_000 };
+        for (expected, next) in [(10, "12:10:00"), (5, "12:05:00"), (0, "12:00:00")] {
+            let tick = decide_within(&every_minute(all), at("13:00:00"), &rules(), &mut room).unwrap();
+            assert_eq!((tick.fires.len(), tick.next_fire_at), (expected, Some(at(next))));
+        }
+        assert!(room.is_used_up());
+        let mut room = Room { fires: 100, fires_of_one: 100, instants: 25 };
+        let due = every_minute(|definition| definition.misfire_policy = MisfirePolicy::Skip);
+        let tick = decide_within(&due, at("13:00:00"), &rules(), &mut room).unwrap();
+        assert_eq!((shown(&tick), room.is_used_up()), (vec!["12:00-12:24 x25 misfire".to_owned()], true));
     }
 
     #[test]

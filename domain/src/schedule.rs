@@ -140,6 +140,9 @@ pub struct Schedule {
     pub next_fire_at: Option<DateTime<Utc>>,
     /// Instants up to here are accounted for and never fire again, even when their rows are pruned.
     pub fired_through: Option<DateTime<Utc>>,
+    /// The release of the zone data that the next instant was computed with.
+    #[serde(default)]
+    pub tz_version: String,
     /// How many fires made a task because their instant came; what was triggered or filled in does not count.
     pub fires_made: u64,
     /// When it was made.
@@ -324,6 +327,7 @@ impl Schedule {
             last_fired_at: None,
             next_fire_at: None,
             fired_through: None,
+            tz_version: String::new(),
             fires_made: 0,
             created_at: now,
             updated_at: now,
@@ -380,6 +384,7 @@ impl Schedule {
         let recurrence = self.definition.recurrence(zones, self.created_at)?;
         let accounted_for = self.fired_through.map_or(now, |through| through.max(now));
         self.next_fire_at = if self.enabled { self.instant_after(&recurrence, accounted_for) } else { None };
+        self.tz_version = zones.version().to_owned();
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod plugins;
 mod pulls;
 mod schedules;
 mod tasks;
+mod ticks;
 mod topics;
 mod upkeep;
 
@@ -25,19 +26,23 @@ pub use cluster::Cluster;
 pub use outbox::{Outbox, Posted};
 pub use plugins::{MigrationError, Plugins};
 pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
-pub use schedules::{Backfill, Backfilled, Decide, FireFilter, ScheduleFilter, Schedules, Ticked};
+pub use schedules::{Backfill, Backfilled, FireFilter, ScheduleFilter, Schedules};
 pub use tasks::{
     Answer, Bulk, Changed, Created, Creation, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
 };
+pub use ticks::{Decide, FireAudit, Lateness, MissedCursor, NextTick, Replanned, Ticked, Ticks};
 pub use topics::Topics;
 pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
 
 use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
-pub trait Store: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep {}
+pub trait Store:
+    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep
+{
+}
 
-impl<T: Tasks + Claims + Schedules + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep> Store for T {}
+impl<T: Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep> Store for T {}
 
 /// Why a store could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

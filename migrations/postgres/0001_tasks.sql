@@ -91,6 +91,8 @@ CREATE INDEX punctual_task_history_completed_at ON punctual_task_history (comple
 CREATE INDEX punctual_task_history_topic ON punctual_task_history (topic, id);
 CREATE INDEX punctual_task_history_status ON punctual_task_history (status, id) WHERE status <> 'completed';
 CREATE INDEX punctual_task_history_schedule ON punctual_task_history (schedule_id, id) WHERE schedule_id IS NOT NULL;
+-- The order of an audit of fires.
+CREATE INDEX punctual_task_history_fired ON punctual_task_history (completed_at) WHERE schedule_id IS NOT NULL;
 CREATE INDEX punctual_task_history_owner ON punctual_task_history (owner_id, id) WHERE owner_id IS NOT NULL;
 CREATE INDEX punctual_task_history_tenant ON punctual_task_history (tenant_id, id) WHERE tenant_id IS NOT NULL;
 CREATE INDEX punctual_task_history_correlation ON punctual_task_history (correlation_id, id) WHERE correlation_id IS NOT NULL;

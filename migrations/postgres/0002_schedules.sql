@@ -15,6 +15,8 @@ CREATE TABLE punctual_schedules (
     next_fire_at      timestamptz,
     -- Instants up to here are accounted for and never fire again.
     fired_through     timestamptz,
+    -- The release of zone data that the next instant was computed with.
+    tz_version        text NOT NULL,
     fires_made        bigint NOT NULL DEFAULT 0,
     created_at        timestamptz NOT NULL,
     updated_at        timestamptz NOT NULL,
@@ -52,6 +54,17 @@ CREATE TABLE punctual_fires (
 );
 CREATE INDEX punctual_fires_newest ON punctual_fires (schedule_id, id);
 CREATE INDEX punctual_fires_fired_at ON punctual_fires (fired_at);
+
+-- Instants that passed without a fire, noted by whichever node saw it first.
+CREATE TABLE punctual_missed_fires (
+    schedule_id  uuid NOT NULL,
+    scheduled_at timestamptz NOT NULL,
+    name         text NOT NULL,
+    topic        text COLLATE "C" NOT NULL,
+    noted_at     timestamptz NOT NULL,
+    PRIMARY KEY (schedule_id, scheduled_at)
+);
+CREATE INDEX punctual_missed_fires_noted_at ON punctual_missed_fires (noted_at, schedule_id);
 
 CREATE TABLE punctual_calendars (
     name       text COLLATE "C" PRIMARY KEY,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::ConfigArgs;
-use crate::bench::{Bench, Drain, Enqueue, Figure, Latency, Precision, Value};
+use crate::bench::{Bench, Drain, Enqueue, Figure, Latency, Precision, Recurring, Value};
 use crate::plugins::Plugins;
 
 /// Measures this build on this database, in a scratch schema or file that is removed after.
@@ -75,6 +75,17 @@ enum Workload {
         #[arg(long, default_value_t = 20, value_name = "S")]
         span: u64,
     },
+    /// Whether schedules that fire every second all do, and how late their tasks begin
+    Recurring {
+        #[command(flatten)]
+        shape: Shape,
+        /// How many schedules there are
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        schedules: u64,
+        /// For how many seconds they are measured
+        #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+        seconds: u64,
+    },
 }
 
 /// How the measured engine runs, how often, and how that is told.
@@ -125,7 +136,8 @@ impl Workload {
             Self::Drain { shape, .. }
             | Self::Enqueue { shape, .. }
             | Self::Latency { shape, .. }
-            | Self::Precision { shape, .. } => shape,
+            | Self::Precision { shape, .. }
+            | Self::Recurring { shape, .. } => shape,
         }
     }
 
@@ -137,6 +149,7 @@ impl Workload {
             Self::Precision { tasks, span, .. } => {
                 Precision { tasks, span: Duration::from_secs(span) }.run(bench).await
             }
+            Self::Recurring { schedules, seconds, .. } => Recurring { schedules, seconds }.run(bench).await,
         }
     }
 }
@@ -167,7 +180,7 @@ struct Summary {
 impl Summary {
     fn of(figures: &[Figure]) -> Self {
         let Figure { workload, n, unit, ref config, .. } = figures[0];
-        let values: Vec<_> = figures.iter().map(|figure| figure.value).collect();
+        let values: Vec<_> = figures.iter().map(|figure| figure.value.clone()).collect();
         Self {
             peer: "punctual",
             workload,
@@ -186,8 +199,11 @@ impl Summary {
 
     fn to_text(&self) -> String {
         let Self { workload, n, unit, config, runs, .. } = self;
-        let mut text = format!("{workload}, {n} tasks, {runs} {}, {config}\n", if *runs == 1 { "run" } else { "runs" });
-        for (name, value, min, max) in lines(self.value, self.min, self.max) {
+        let what = if *workload == "recurring" { "schedules" } else { "tasks" };
+        let mut text =
+            format!("{workload}, {n} {what}, {runs} {}, {config}\n", if *runs == 1 { "run" } else { "runs" });
+        let spread = self.min.parts().into_iter().zip(self.max.parts());
+        for ((name, value), ((_, min), (_, max))) in self.value.parts().into_iter().zip(spread) {
             let spread = if *runs > 1 { format!("  ({min} to {max})") } else { String::new() };
             text += &format!("  {name:<6} {value} {unit}{spread}\n");
         }
@@ -195,45 +211,17 @@ impl Summary {
     }
 }
 
-/// The lines of a table: name, median, smallest, largest.
-fn lines(value: Value, min: Value, max: Value) -> Vec<(&'static str, f64, f64, f64)> {
-    match (value, min, max) {
-        (Value::Rate(value), Value::Rate(min), Value::Rate(max)) => vec![("rate", value, min, max)],
-        (
-            Value::Waits { p50, p95, p99, max },
-            Value::Waits { p50: p50_min, p95: p95_min, p99: p99_min, max: max_min },
-            Value::Waits { p50: p50_max, p95: p95_max, p99: p99_max, max: max_max },
-        ) => vec![
-            ("p50", p50, p50_min, p50_max),
-            ("p95", p95, p95_min, p95_max),
-            ("p99", p99, p99_min, p99_max),
-            ("max", max, max_min, max_max),
-        ],
-        _ => unreachable!("all runs of a workload measure the same"),
-    }
-}
-
 /// One value out of all, for each number in them by itself; `choose` gets them sorted.
 fn each(values: &[Value], choose: impl Fn(&[f64]) -> f64) -> Value {
-    let choose_of = |read: &dyn Fn(&Value) -> f64| {
-        let mut numbers: Vec<_> = values.iter().map(read).collect();
+    let all: Vec<_> = values.iter().map(Value::parts).collect();
+    let chosen = all[0].iter().enumerate().map(|(i, (name, _))| {
+        let mut numbers: Vec<_> = all.iter().map(|parts| parts[i].1).collect();
         numbers.sort_unstable_by(f64::total_cmp);
-        choose(&numbers)
-    };
+        (*name, choose(&numbers))
+    });
     match values[0] {
-        Value::Rate(_) => Value::Rate(choose_of(&|value| match value {
-            Value::Rate(rate) => *rate,
-            Value::Waits { .. } => f64::NAN,
-        })),
-        Value::Waits { .. } => {
-            let part = |read: fn(&[f64; 4]) -> f64| {
-                choose_of(&|value| match value {
-                    Value::Waits { p50, p95, p99, max } => read(&[*p50, *p95, *p99, *max]),
-                    Value::Rate(_) => f64::NAN,
-                })
-            };
-            Value::Waits { p50: part(|w| w[0]), p95: part(|w| w[1]), p99: part(|w| w[2]), max: part(|w| w[3]) }
-        }
+        Value::Rate(_) => Value::Rate(chosen.map(|(_, rate)| rate).sum()),
+        Value::Parts(_) => Value::Parts(chosen.collect()),
     }
 }
 
@@ -251,8 +239,8 @@ mod tests {
             config: "sqlite".into(),
         };
         let summary = Summary::of(&[figure(3.0), figure(1.0), figure(2.0)]);
-        assert_eq!((summary.value, summary.min, summary.max), (Value::Rate(2.0), Value::Rate(1.0), Value::Rate(3.0)));
         assert_eq!(summary.to_text(), "drain, 10 tasks, 3 runs, sqlite\n  rate   2 tasks/s  (1 to 3)\n");
+        assert_eq!((summary.value, summary.min, summary.max), (Value::Rate(2.0), Value::Rate(1.0), Value::Rate(3.0)));
         assert_eq!(Summary::of(&[figure(1.0), figure(2.0)]).value, Value::Rate(1.5));
     }
 }

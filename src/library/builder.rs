@@ -25,6 +25,8 @@ use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
 use crate::wake::Wake;
 
+/// How long leadership among several processes lasts unless it is renewed.
+const LEADER_LEASE: Duration = Duration::from_secs(15);
 /// How soon a task is found that nobody told of.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -133,6 +135,8 @@ impl Builder {
             clock: self.shared_clock(),
             handlers,
             settings: self.settings(),
+            redis: None,
+            leader_lease: LEADER_LEASE,
             about,
             state: Arc::new(State::new(schema, false)),
             start: Start::Working,

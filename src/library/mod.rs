@@ -349,8 +349,8 @@ impl Punctual {
         Ok(created)
     }
 
-    /// Writes a schedule, enabled, with its first instant after now. Schedules are kept, and do not fire yet: what turns
-    /// their instants into tasks is still to come.
+    /// Writes a schedule, enabled, with its first instant after now. Its fires make tasks as long as a process runs that was
+    /// started, this or another: of several, one evaluates schedules, and each instant fires once whoever does.
     ///
     /// # Errors
     /// `Invalid`, `NameTaken`, `ClientRequestIdInUse`, `Unavailable`.

@@ -44,6 +44,9 @@ pub trait Cluster: Send + Sync {
     /// Gives the leadership up, if this node has it.
     async fn resign(&self, name: &str, node: NodeId) -> Result<(), StoreError>;
 
+    /// What tells this store from others, also when somebody shares a Redis with it.
+    async fn cluster_id(&self) -> Result<String, StoreError>;
+
     /// Notes a release of zone data, and answers the newest that any node ever noted.
     async fn note_tz_version(&self, version: &str) -> Result<String, StoreError>;
 

@@ -3,14 +3,10 @@ use chrono::{DateTime, Utc};
 
 use super::{Bulk, Page, Remember, Reply, Span, StoreError};
 use crate::calendar::Calendar;
-use crate::fire::{DueSchedule, Fire, FireStatus, Tick};
+use crate::fire::{Fire, FireStatus};
 use crate::id::{FireId, ScheduleId};
 use crate::schedule::Schedule;
 use crate::task::{Task, TaskStatus};
-
-/// Decides about a due schedule at the store's present instant; `None` leaves it as it is, to be looked at again. One
-/// that nobody can decide stays first in line: whoever ticks should move it on or disable it.
-pub type Decide = dyn Fn(&DueSchedule, DateTime<Utc>) -> Option<Tick> + Send + Sync;
 
 /// Schedules, their fires, and the calendars that exclude them.
 #[async_trait]
@@ -60,19 +56,6 @@ pub trait Schedules: Send + Sync {
     /// What the schedule was, newest first: when each version came to be, and the schedule as it then was; `None`
     /// where it was deleted.
     async fn schedule_history(&self, id: ScheduleId) -> Result<Vec<(DateTime<Utc>, Option<Schedule>)>, StoreError>;
-
-    /// Decides due schedules, at most `limit`, the longest due first, and writes the decisions in one transaction:
-    /// fires, their tasks, the cancelling of earlier tasks, the next instant and the watermark.
-    ///
-    /// Schedules that another node is deciding right now are passed over. A fire whose instant is not after the
-    /// watermark, or that is there already, is not written, and makes no task.
-    async fn tick(&self, limit: u32, decide: &Decide) -> Result<Ticked, StoreError>;
-
-    /// The same for one schedule, if it is due; one that another node is deciding is waited for.
-    async fn tick_schedule(&self, id: ScheduleId, decide: &Decide) -> Result<Ticked, StoreError>;
-
-    /// The earliest instant at which a schedule is, was or becomes due, or resumes.
-    async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError>;
 
     /// Makes a fire of kind `manual`, and its task, at an instant of its own. The schedule's next instant stays.
     ///
@@ -180,17 +163,4 @@ pub struct Backfilled {
     pub made: u64,
     /// How many instants had fired before.
     pub already_fired: u64,
-}
-
-/// What a tick did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ticked {
-    /// How many schedules were decided.
-    pub schedules: u64,
-    /// How many fires made a task.
-    pub fired: u64,
-    /// How many instants were skipped.
-    pub skipped: u64,
-    /// How many fires somebody else had made before.
-    pub lost_races: u64,
 }

@@ -40,8 +40,10 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::{Clock, FakeClock};
+use punctual_domain::coordination::Alone;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{Page, Span, Store, TaskFilter};
+use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use punctual_sdk::{Database, NewTask, Plugin};
 use serde::Serialize;
@@ -90,6 +92,8 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
     let deps = Deps {
         store: store.clone(),
         clock: Arc::new(clock.clone()),
+        zones: ZoneDatabase::bundled(),
+        coordination: Arc::new(Alone),
         node: NodeId::generate(),
         handlers: Handlers::of([&plugin as &dyn Plugin]),
         settings: Settings::default(),

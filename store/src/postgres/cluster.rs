@@ -109,6 +109,17 @@ impl Cluster for PostgresStore {
     async fn lead(&self, name: &str, node: NodeId, lease: Duration) -> Result<Leadership, StoreError> {
         lend!(self, |connection| {
             loop {
+                // Standbys ask often, and must not write for that.
+                let held = sqlx::query(include_str!("sql/led_by_another.sql"))
+                    .bind(PostgresStore::now(self))
+                    .bind(name)
+                    .bind(node.0)
+                    .fetch_optional(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                if let Some(row) = held {
+                    return leadership(&row);
+                }
                 let taken = sqlx::query(include_str!("sql/lead.sql"))
                     .bind(PostgresStore::now(self))
                     .bind(name)
@@ -127,12 +138,7 @@ impl Cluster for PostgresStore {
                 };
                 // No row: it was resigned between our try and our look, so it is free.
                 let Some(row) = row else { continue };
-                let mut columns = rows::Columns::of(&row);
-                return Ok(Leadership {
-                    owner: NodeId(columns.take()?),
-                    epoch: Epoch(columns.take()?),
-                    expires_at: columns.take()?,
-                });
+                return leadership(&row);
             }
         })
     }
@@ -151,6 +157,20 @@ impl Cluster for PostgresStore {
             .await
             .map_err(broken)?;
             Ok(())
+        })
+    }
+
+    async fn cluster_id(&self) -> Result<String, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query("INSERT INTO punctual_facts (name, value) VALUES ('cluster_id', $1) ON CONFLICT DO NOTHING")
+                .bind(uuid::Uuid::new_v4().to_string())
+                .execute(&mut *connection)
+                .await
+                .map_err(broken)?;
+            sqlx::query_scalar("SELECT value FROM punctual_facts WHERE name = 'cluster_id'")
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
         })
     }
 
@@ -267,6 +287,11 @@ impl Cluster for PostgresStore {
             Ok(revoked.rows_affected() > 0)
         })
     }
+}
+
+fn leadership(row: &PgRow) -> Result<Leadership, StoreError> {
+    let mut columns = rows::Columns::of(row);
+    Ok(Leadership { owner: NodeId(columns.take()?), epoch: Epoch(columns.take()?), expires_at: columns.take()? })
 }
 
 fn key_row(row: &PgRow) -> Result<ApiKey, StoreError> {

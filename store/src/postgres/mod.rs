@@ -58,6 +58,7 @@ mod schedules;
 mod settle;
 mod tasks;
 mod tick;
+mod ticks;
 mod topics;
 mod upkeep;
 
@@ -98,6 +99,7 @@ pub struct PostgresStore {
     claiming: Kept,
     settling: Kept,
     pulling: Kept,
+    ticking: Kept,
     /// As plugins use it, on connections of their own: they may keep one for long.
     database: Database,
     clock: Option<Arc<dyn Clock>>,
@@ -137,6 +139,7 @@ impl PostgresStore {
             claiming: Kept::default(),
             settling: Kept::default(),
             pulling: Kept::default(),
+            ticking: Kept::default(),
             clock: options.clock,
             deadline: options.deadline,
         })

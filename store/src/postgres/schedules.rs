@@ -7,7 +7,7 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Backfill, Backfilled, Decide, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError, Ticked,
+    Backfill, Backfilled, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
 };
 use punctual_domain::task::Task;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -15,13 +15,12 @@ use sqlx::{Connection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::tasks::{Running, cancel_tasks, take_client_requests};
-use super::tick::{Which, tick};
 use super::{PostgresStore, answers, broken, calendars, fires, rows, violates};
 use crate::instant::bounded;
 use crate::text::{OWNER_ID, from_text, to_text};
 
 const SELECT: &str = "SELECT id, definition, client_request_id, enabled, pause_note, paused_until, last_fired_at, \
-     next_fire_at, fired_through, fires_made, created_at, updated_at, version FROM punctual_schedules ";
+     next_fire_at, fired_through, tz_version, fires_made, created_at, updated_at, version FROM punctual_schedules ";
 
 #[async_trait]
 impl Schedules for PostgresStore {
@@ -149,20 +148,6 @@ impl Schedules for PostgresStore {
         })
     }
 
-    async fn tick(&self, limit: u32, decide: &Decide) -> Result<Ticked, StoreError> {
-        self.tick_some(Which::All { limit }, decide).await
-    }
-
-    async fn tick_schedule(&self, id: ScheduleId, decide: &Decide) -> Result<Ticked, StoreError> {
-        self.tick_some(Which::One(id), decide).await
-    }
-
-    async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        lend!(self, |connection| {
-            sqlx::query_scalar(include_str!("sql/next_fire_at.sql")).fetch_one(connection).await.map_err(broken)
-        })
-    }
-
     async fn trigger(
         &self,
         id: ScheduleId,
@@ -244,17 +229,6 @@ impl Schedules for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    async fn tick_some(&self, which: Which, decide: &Decide) -> Result<Ticked, StoreError> {
-        lend!(self, |connection| {
-            let mut transaction = connection.begin().await.map_err(broken)?;
-            let ticked = tick(&mut transaction, which, decide, self.now()).await?;
-            transaction.commit().await.map_err(broken)?;
-            Ok(ticked)
-        })
-    }
-}
-
 async fn create(connection: &mut PgConnection, schedule: &Schedule) -> Result<Schedule, StoreError> {
     if let Some(client_request_id) = &schedule.client_request_id {
         let request = (client_request_id.clone(), "schedule".to_owned(), schedule.id.0);
@@ -279,6 +253,7 @@ async fn create(connection: &mut PgConnection, schedule: &Schedule) -> Result<Sc
         .bind(schedule.created_at)
         .bind(schedule.updated_at)
         .bind(schedule.version as i64)
+        .bind(&schedule.tz_version)
         .fetch_one(connection)
         .await
         .map_err(|error| name_taken(error, schedule))?;
@@ -310,6 +285,7 @@ async fn update(
         .bind(&schedule.pause_note)
         .bind(schedule.paused_until.map(bounded))
         .bind(schedule.next_fire_at.map(bounded))
+        .bind(&schedule.tz_version)
         .fetch_one(connection)
         .await
         .map_err(|error| name_taken(error, schedule))?;
@@ -382,6 +358,7 @@ pub(super) fn schedule_row(row: &PgRow) -> Result<Schedule, StoreError> {
         last_fired_at: columns.take()?,
         next_fire_at: columns.take()?,
         fired_through: columns.take()?,
+        tz_version: columns.take()?,
         fires_made: columns.take_count()?,
         created_at: columns.take()?,
         updated_at: columns.take()?,

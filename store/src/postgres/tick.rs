@@ -7,13 +7,14 @@ use punctual_domain::calendar::Calendar;
 use punctual_domain::fire::{Disposition, DueSchedule, FireKind, NewFire, Tick};
 use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{Decide, StoreError, Ticked};
+use punctual_domain::store::{Decide, Lateness, StoreError, Ticked};
+use punctual_domain::task::Due;
 use punctual_domain::topic::{Topic, TopicDefinition};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::schedules::{lock, note_change, schedule_row};
-use super::tasks::{Running, cancel_tasks, insert_tasks};
+use super::tasks::{Running, end_as_cancelled, insert_tasks};
 use super::{broken, calendars, rows, topics};
 use crate::instant::bounded;
 
@@ -21,7 +22,7 @@ use crate::instant::bounded;
 #[derive(Clone, Copy)]
 pub(super) enum Which {
     /// All that nobody else is deciding, the longest due first.
-    All { limit: u32 },
+    All { lateness: Lateness, limit: u32 },
     /// This one, as soon as nobody else is deciding it.
     One(ScheduleId),
 }
@@ -30,51 +31,81 @@ pub(super) enum Which {
 pub(super) async fn tick(
     connection: &mut PgConnection,
     which: Which,
-    decide: &Decide,
+    decide: &Decide<'_>,
     now: Option<DateTime<Utc>>,
 ) -> Result<Ticked, StoreError> {
+    let mut ticked = Ticked::default();
     let (schedules, now) = match which {
-        Which::All { limit } => {
+        Which::All { lateness, limit } => {
             let now: DateTime<Utc> = sqlx::query_scalar("SELECT coalesce($1, statement_timestamp())")
                 .bind(now)
                 .fetch_one(&mut *connection)
                 .await
                 .map_err(broken)?;
-            (due_schedules(connection, limit, now).await?, now)
+            (due_schedules(connection, lateness, limit, now, &mut ticked).await?, now)
         }
         Which::One(id) => match lock(connection, id, now).await {
             Ok((schedule, now)) if schedule.is_due(now) => (vec![schedule], now),
-            Ok(_) | Err(StoreError::NotFound) => return Ok(Ticked::default()),
+            Ok(_) | Err(StoreError::NotFound) => return Ok(ticked),
             Err(error) => return Err(error),
         },
     };
     let due = with_surroundings(connection, schedules).await?;
     let decided: Vec<_> =
         due.into_iter().filter_map(|due| decide(&due, now).map(|tick| (due.schedule, tick))).collect();
-    if decided.is_empty() {
-        return Ok(Ticked::default());
+    if !decided.is_empty() {
+        apply(connection, decided, now, &mut ticked).await?;
     }
-    apply(connection, decided, now).await
+    Ok(ticked)
 }
 
 async fn due_schedules(
     connection: &mut PgConnection,
+    lateness: Lateness,
     limit: u32,
     now: DateTime<Utc>,
+    ticked: &mut Ticked,
 ) -> Result<Vec<Schedule>, StoreError> {
-    let mut schedules = Vec::new();
-    for sql in [include_str!("sql/resuming_schedules.sql"), include_str!("sql/due_schedules.sql")] {
-        let found = sqlx::query(sql)
-            .bind(now)
-            .bind(i64::from(limit) - schedules.len() as i64)
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(broken)?;
-        for row in &found {
-            schedules.push(schedule_row(row)?);
+    let mut found = Vec::new();
+    if !matches!(lateness, Lateness::Over(_)) {
+        let resuming = sqlx::query(include_str!("sql/resuming_schedules.sql")).bind(now).bind(i64::from(limit));
+        found = resuming.fetch_all(&mut *connection).await.map_err(broken)?;
+    }
+    let (from, to) = lateness.span(now);
+    let due = sqlx::query(include_str!("sql/due_schedules.sql"))
+        .bind(bounded(to))
+        .bind(bounded(from))
+        .bind(i64::from(limit) - found.len() as i64)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    found.extend(due);
+    let mut schedules = Vec::with_capacity(found.len());
+    for row in &found {
+        match schedule_row(row) {
+            Ok(schedule) => schedules.push(schedule),
+            Err(error) => {
+                let id = ScheduleId(rows::Columns::of(row).take()?);
+                pause_unreadable(connection, id, &error).await?;
+                ticked.paused.push((id, error.to_string()));
+            }
         }
     }
     Ok(schedules)
+}
+
+/// Takes a schedule that cannot be read out of the line, and says why.
+async fn pause_unreadable(connection: &mut PgConnection, id: ScheduleId, error: &StoreError) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE punctual_schedules SET enabled = false, next_fire_at = NULL, paused_until = NULL, pause_note = $2
+         WHERE id = $1",
+    )
+    .bind(id.0)
+    .bind(format!("paused because {error}"))
+    .execute(connection)
+    .await
+    .map_err(broken)?;
+    Ok(())
 }
 
 /// The schedules with what else a decision rests on.
@@ -85,6 +116,7 @@ async fn with_surroundings(
     if schedules.is_empty() {
         return Ok(Vec::new());
     }
+    // Not with the statement that locks: a row it had to wait for is read anew, what it counted beside it is not.
     let live = live_tasks(connection, &schedules).await?;
     let calendars = if schedules.iter().any(|schedule| !schedule.definition.exclude_calendars.is_empty()) {
         calendars::all(connection).await?
@@ -136,26 +168,24 @@ async fn apply(
     connection: &mut PgConnection,
     decided: Vec<(Schedule, Tick)>,
     now: DateTime<Utc>,
-) -> Result<Ticked, StoreError> {
-    let cancelling: Vec<Uuid> =
-        decided.iter().filter(|(_, tick)| tick.cancel_previous).map(|(schedule, _)| schedule.id.0).collect();
-    if !cancelling.is_empty() {
-        let previous: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = ANY ($1)")
-            .bind(&cancelling)
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(broken)?;
-        cancel_tasks(connection, &previous, Running::Too, Some(now)).await?;
-    }
-
-    let mut ticked = Ticked { schedules: decided.len() as u64, ..Ticked::default() };
-    let resumed: Vec<Uuid> =
-        decided.iter().filter(|(_, tick)| tick.resumes).map(|(schedule, _)| schedule.id.0).collect();
+    ticked: &mut Ticked,
+) -> Result<(), StoreError> {
+    ticked.schedules = decided.len() as u64;
+    let (mut resumed, mut stopped, mut cancelling) = (Vec::new(), Vec::new(), HashSet::new());
     let mut advances = Vec::with_capacity(decided.len());
     let mut fires = Vec::new();
     for (schedule, tick) in decided {
         let through = schedule.fired_through;
-        advances.push((schedule.id, tick.next_fire_at, Some(tick.fired_through).max(through)));
+        if tick.resumes {
+            resumed.push(schedule.id.0);
+        }
+        if let Some(note) = tick.stops {
+            stopped.push((schedule.id, note));
+            continue;
+        }
+        if tick.cancel_previous {
+            cancelling.insert(schedule.id);
+        }
         for fire in tick.fires {
             // The row is locked, so the watermark cannot move under us.
             if through.is_some_and(|through| fire.scheduled_at <= through) {
@@ -164,8 +194,12 @@ async fn apply(
                 fires.push(FireToWrite { schedule_id: schedule.id, tz_version: tick.tz_version.clone(), fire });
             }
         }
+        advances.push((schedule.id, tick.next_fire_at, Some(tick.fired_through).max(through), tick.tz_version));
     }
-    let written = insert_fires(connection, FireKind::Schedule, &fires, now).await?;
+    let written = match fires.as_slice() {
+        [] => HashSet::new(),
+        fires => insert_fires(connection, FireKind::Schedule, fires, now).await?,
+    };
 
     let mut made: HashMap<ScheduleId, i64> = HashMap::new();
     let mut tasks = Vec::new();
@@ -173,26 +207,46 @@ async fn apply(
         match fire.disposition {
             _ if !written.contains(&fire.id) => ticked.lost_races += 1,
             Disposition::Fired(task) => {
-                ticked.fired += 1;
+                let run_at = match task.due {
+                    Due::At(run_at) => run_at,
+                    _ => now,
+                };
+                ticked.made(&task.topic, run_at, now - fire.scheduled_at);
                 *made.entry(schedule_id).or_default() += 1;
                 tasks.push(*task);
             }
             Disposition::Skipped { count, .. } => ticked.skipped += count,
         }
     }
-    insert_tasks(connection, tasks, Some(now)).await?;
+    // Only a fire that is really made cancels what went before it.
+    cancelling.retain(|id| made.contains_key(id));
+    if !cancelling.is_empty() {
+        let previous: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = ANY ($1)")
+            .bind(cancelling.iter().map(|id| id.0).collect::<Vec<_>>())
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(broken)?;
+        let cancelled = end_as_cancelled(connection, &previous, Running::Too, Some(now)).await?;
+        ticked.stopped.extend(cancelled.iter().filter(|task| task.was_running).map(|task| task.id));
+    }
+    if !tasks.is_empty() {
+        insert_tasks(connection, tasks, Some(now)).await?;
+    }
 
     sqlx::query(include_str!("sql/advance_schedules.sql"))
         .bind(now)
-        .bind(advances.iter().map(|(id, _, _)| id.0).collect::<Vec<_>>())
-        .bind(advances.iter().map(|(_, next, _)| next.map(bounded)).collect::<Vec<_>>())
-        .bind(advances.iter().map(|(_, _, through)| *through).collect::<Vec<_>>())
-        .bind(advances.iter().map(|(id, _, _)| made.get(id).copied().unwrap_or(0)).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(id, ..)| id.0).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(_, next, ..)| next.map(bounded)).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(_, _, through, _)| *through).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(id, ..)| made.get(id).copied().unwrap_or(0)).collect::<Vec<_>>())
+        .bind(advances.iter().map(|(.., tz_version)| tz_version.as_str()).collect::<Vec<_>>())
         .execute(&mut *connection)
         .await
         .map_err(broken)?;
     resume(connection, &resumed, now).await?;
-    Ok(ticked)
+    stop(connection, &stopped, now).await?;
+    ticked.paused.extend(stopped);
+    Ok(())
 }
 
 /// Enables schedules whose pause has ended, and notes it in their history.
@@ -207,6 +261,29 @@ async fn resume(connection: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>)
         .await
         .map_err(broken)?;
     for row in &resumed {
+        let schedule = schedule_row(row)?;
+        note_change(connection, schedule.id, schedule.version, Some(&schedule), Some(now)).await?;
+    }
+    Ok(())
+}
+
+/// Pauses schedules that cannot be understood any more, and notes it in their history.
+async fn stop(
+    connection: &mut PgConnection,
+    stopped: &[(ScheduleId, String)],
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    if stopped.is_empty() {
+        return Ok(());
+    }
+    let paused = sqlx::query(include_str!("sql/stop_schedules.sql"))
+        .bind(now)
+        .bind(stopped.iter().map(|(id, _)| id.0).collect::<Vec<_>>())
+        .bind(stopped.iter().map(|(_, note)| note.as_str()).collect::<Vec<_>>())
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(broken)?;
+    for row in &paused {
         let schedule = schedule_row(row)?;
         note_change(connection, schedule.id, schedule.version, Some(&schedule), Some(now)).await?;
     }

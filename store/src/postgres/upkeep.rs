@@ -39,7 +39,8 @@ impl Upkeep for PostgresStore {
             delete_old(connection, "punctual_pull_rates", "refilled_at < $1", before, limit).await?;
             Ok(Pruned {
                 tasks,
-                fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?,
+                fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?
+                    + delete_old(connection, "punctual_missed_fires", "noted_at < $1", before, limit).await?,
                 messages: delete_old(
                     connection,
                     "punctual_outbox",
@@ -102,7 +103,7 @@ impl Upkeep for PostgresStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.hearing.close();
         self.gather.close().await;
-        for kept in [&self.claiming, &self.settling, &self.pulling] {
+        for kept in [&self.claiming, &self.settling, &self.pulling, &self.ticking] {
             kept.close().await;
         }
         self.pool.close().await;

@@ -135,6 +135,24 @@ impl Cluster for SqliteStore {
         .await
     }
 
+    async fn cluster_id(&self) -> Result<String, StoreError> {
+        self.write(|connection, _| {
+            async move {
+                sqlx::query("INSERT OR IGNORE INTO punctual_facts (name, value) VALUES ('cluster_id', ?1)")
+                    .bind(uuid::Uuid::new_v4().to_string())
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                sqlx::query_scalar("SELECT value FROM punctual_facts WHERE name = 'cluster_id'")
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn note_tz_version(&self, version: &str) -> Result<String, StoreError> {
         let version = version.to_owned();
         self.write(move |connection, _| {

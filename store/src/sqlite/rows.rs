@@ -202,6 +202,7 @@ pub(super) fn schedule(row: &SqliteRow) -> Result<Schedule, StoreError> {
         last_fired_at: columns.take_instant_if_any()?,
         next_fire_at: columns.take_instant_if_any()?,
         fired_through: columns.take_instant_if_any()?,
+        tz_version: columns.take()?,
         fires_made: columns.take_count()?,
         created_at: columns.take_instant()?,
         updated_at: columns.take_instant()?,

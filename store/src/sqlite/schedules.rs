@@ -8,7 +8,7 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{FireId, ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Backfill, Backfilled, Decide, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError, Ticked,
+    Backfill, Backfilled, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
 };
 use punctual_domain::task::Task;
 use sqlx::sqlite::SqliteConnection;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::list::Query;
 use super::rows::{self, Columns, micros};
 use super::tasks::{check_client_requests, use_client_requests};
-use super::{SqliteStore, answers, broken, calendars, fires, settle, tick};
+use super::{SqliteStore, answers, broken, calendars, fires, settle};
 use crate::text::{OWNER_ID, from_text, to_text};
 
 #[async_trait]
@@ -121,18 +121,6 @@ impl Schedules for SqliteStore {
         .await
     }
 
-    async fn tick(&self, limit: u32, decide: &Decide) -> Result<Ticked, StoreError> {
-        tick::tick(self, tick::Which::All { limit }, decide).await
-    }
-
-    async fn tick_schedule(&self, id: ScheduleId, decide: &Decide) -> Result<Ticked, StoreError> {
-        tick::tick(self, tick::Which::One(id), decide).await
-    }
-
-    async fn next_fire_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.earliest(include_str!("sql/next_fire_at.sql")).await
-    }
-
     async fn trigger(
         &self,
         id: ScheduleId,
@@ -227,6 +215,7 @@ async fn create(
         .bind(micros(schedule.created_at))
         .bind(micros(schedule.updated_at))
         .bind(to_i64(schedule.version))
+        .bind(&schedule.tz_version)
         .execute(&mut *connection)
         .await
         .map_err(broken)?;
@@ -263,6 +252,7 @@ async fn update(
         .bind(schedule.paused_until.map(micros))
         .bind(schedule.next_fire_at.map(micros))
         .bind(micros(now))
+        .bind(&schedule.tz_version)
         .execute(&mut *connection)
         .await
         .map_err(broken)?;

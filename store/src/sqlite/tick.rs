@@ -11,11 +11,10 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::fire::{Disposition, DueSchedule, FireKind, NewFire, Tick};
 use punctual_domain::id::{ScheduleId, TaskId};
-use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{Created, Decide, StoreError, Ticked};
-use punctual_domain::task::{NewTask, Task};
+use punctual_domain::store::{Created, Decide, Lateness, StoreError, Ticked};
+use punctual_domain::task::{Due, NewTask, Task};
 use punctual_domain::topic::{Topic, TopicDefinition};
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -30,25 +29,26 @@ type Decided = Vec<(DueSchedule, Option<Tick>)>;
 #[derive(Clone, Copy)]
 pub(super) enum Which {
     /// All, the longest due first.
-    All { limit: u32 },
+    All { lateness: Lateness, limit: u32 },
     /// This one.
     One(ScheduleId),
 }
 
-pub(super) async fn tick(store: &SqliteStore, which: Which, decide: &Decide) -> Result<Ticked, StoreError> {
+pub(super) async fn tick(store: &SqliteStore, which: Which, decide: &Decide<'_>) -> Result<Ticked, StoreError> {
     let (to_caller, due) = oneshot::channel::<(Vec<DueSchedule>, DateTime<Utc>)>();
     let (to_writer, decided) = oneshot::channel::<Decided>();
     let deadline = store.deadline;
     let writing = store.write(move |connection, now| {
         async move {
-            let due = due_schedules(connection, which, now).await?;
-            if due.is_empty() || to_caller.send((due, now)).is_err() {
-                return Ok(Ticked::default());
+            let mut ticked = Ticked::default();
+            let due = due_schedules(connection, which, now, &mut ticked).await?;
+            if !due.is_empty()
+                && to_caller.send((due, now)).is_ok()
+                && let Ok(Ok(decided)) = tokio::time::timeout(deadline, decided).await
+            {
+                apply(connection, decided, now, &mut ticked).await?;
             }
-            match tokio::time::timeout(deadline, decided).await {
-                Ok(Ok(decided)) => apply(connection, decided, now).await,
-                Ok(Err(_)) | Err(_) => Ok(Ticked::default()),
-            }
+            Ok(ticked)
         }
         .boxed()
     });
@@ -76,12 +76,22 @@ async fn due_schedules(
     connection: &mut SqliteConnection,
     which: Which,
     now: DateTime<Utc>,
+    ticked: &mut Ticked,
 ) -> Result<Vec<DueSchedule>, StoreError> {
     let due = match which {
-        Which::All { limit } => {
-            let mut due = found(connection, include_str!("sql/resuming_schedules.sql"), limit, now).await?;
-            let limit = limit.saturating_sub(due.len() as u32);
-            due.extend(found(connection, include_str!("sql/due_schedules.sql"), limit, now).await?);
+        Which::All { lateness, limit } => {
+            let found = due_rows(connection, lateness, limit, now).await?;
+            let mut due = Vec::with_capacity(found.len());
+            for row in &found {
+                match rows::schedule(row) {
+                    Ok(schedule) => due.push(schedule),
+                    Err(error) => {
+                        let id = ScheduleId(Columns::of(row).take()?);
+                        pause_unreadable(connection, id, &error).await?;
+                        ticked.paused.push((id, error.to_string()));
+                    }
+                }
+            }
             due
         }
         Which::One(id) => {
@@ -114,15 +124,46 @@ async fn due_schedules(
         .collect())
 }
 
-async fn found(
+/// Schedules whose pause has ended, unless only late ones are asked for, then those that are due.
+async fn due_rows(
     connection: &mut SqliteConnection,
-    sql: &'static str,
+    lateness: Lateness,
     limit: u32,
     now: DateTime<Utc>,
-) -> Result<Vec<Schedule>, StoreError> {
-    let found =
-        sqlx::query(sql).bind(micros(now)).bind(i64::from(limit)).fetch_all(connection).await.map_err(broken)?;
-    found.iter().map(rows::schedule).collect()
+) -> Result<Vec<SqliteRow>, StoreError> {
+    let mut found = Vec::new();
+    if !matches!(lateness, Lateness::Over(_)) {
+        let resuming = sqlx::query(include_str!("sql/resuming_schedules.sql")).bind(micros(now)).bind(i64::from(limit));
+        found = resuming.fetch_all(&mut *connection).await.map_err(broken)?;
+    }
+    let (from, to) = lateness.span(now);
+    let due = sqlx::query(include_str!("sql/due_schedules.sql"))
+        .bind(micros(to))
+        .bind(micros(from))
+        .bind(i64::from(limit) - found.len() as i64)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    found.extend(due);
+    Ok(found)
+}
+
+/// Takes a schedule that cannot be read out of the line, and says why.
+async fn pause_unreadable(
+    connection: &mut SqliteConnection,
+    id: ScheduleId,
+    error: &StoreError,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE punctual_schedules SET enabled = 0, next_fire_at = NULL, paused_until = NULL, pause_note = ?2
+         WHERE id = ?1",
+    )
+    .bind(id.0)
+    .bind(format!("paused because {error}"))
+    .execute(connection)
+    .await
+    .map_err(broken)?;
+    Ok(())
 }
 
 async fn live_tasks(
@@ -143,17 +184,25 @@ async fn live_tasks(
         .collect()
 }
 
-async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTime<Utc>) -> Result<Ticked, StoreError> {
-    let mut ticked = Ticked::default();
+async fn apply(
+    connection: &mut SqliteConnection,
+    decided: Decided,
+    now: DateTime<Utc>,
+    ticked: &mut Ticked,
+) -> Result<(), StoreError> {
     let mut fires = Vec::new();
-    let mut resumed = Vec::new();
+    let (mut resumed, mut stopped) = (Vec::new(), Vec::new());
     let mut cancelling = HashSet::new();
     let mut moves = Vec::new();
     for (due, tick) in decided {
         let Some(tick) = tick else { continue };
-        let Tick { fires: new, resumes, cancel_previous, next_fire_at, fired_through, tz_version } = tick;
+        let Tick { fires: new, resumes, stops, cancel_previous, next_fire_at, fired_through, tz_version } = tick;
         let schedule = due.schedule;
         ticked.schedules += 1;
+        if let Some(note) = stops {
+            stopped.push((schedule.id, note));
+            continue;
+        }
         for fire in new {
             if schedule.fired_through.is_some_and(|through| fire.scheduled_at <= through) {
                 ticked.lost_races += 1;
@@ -167,7 +216,7 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
         if cancel_previous {
             cancelling.insert(schedule.id);
         }
-        moves.push((schedule.id, next_fire_at, fired_through));
+        moves.push((schedule.id, next_fire_at, fired_through, tz_version));
     }
     let asked = fires.len();
     let fires = leave_out_known(connection, FireKind::Schedule, fires).await?;
@@ -175,23 +224,27 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
     let mut made: HashMap<ScheduleId, u64> = HashMap::new();
     for Fire { schedule_id, fire, .. } in &fires {
         match &fire.disposition {
-            Disposition::Fired(_) => {
+            Disposition::Fired(task) => {
                 *made.entry(*schedule_id).or_default() += 1;
-                ticked.fired += 1;
+                let run_at = match task.due {
+                    Due::At(run_at) => run_at,
+                    _ => now,
+                };
+                ticked.made(&task.topic, run_at, now - fire.scheduled_at);
             }
             Disposition::Skipped { count, .. } => ticked.skipped += count,
         }
     }
     // Only a fire that is really made cancels what went before it.
     cancelling.retain(|id| made.contains_key(id));
-    cancel_live_tasks(connection, &cancelling, now).await?;
+    ticked.stopped = cancel_live_tasks(connection, &cancelling, now).await?;
     write_fires(connection, FireKind::Schedule, fires, now).await?;
 
     let moves: Vec<_> = moves
         .into_iter()
-        .map(|(id, next_fire_at, fired_through)| {
+        .map(|(id, next_fire_at, fired_through, tz_version)| {
             let made = made.get(&id).copied().unwrap_or_default();
-            (Hex(id.0), next_fire_at.map(micros), micros(fired_through), made)
+            (Hex(id.0), next_fire_at.map(micros), micros(fired_through), made, tz_version)
         })
         .collect();
     if !moves.is_empty() {
@@ -203,7 +256,30 @@ async fn apply(connection: &mut SqliteConnection, decided: Decided, now: DateTim
             .map_err(broken)?;
     }
     resume(connection, &resumed, now).await?;
-    Ok(ticked)
+    stop(connection, &stopped, now).await?;
+    ticked.paused.extend(stopped);
+    Ok(())
+}
+
+/// Pauses schedules that cannot be understood any more, and notes it in their history.
+async fn stop(
+    connection: &mut SqliteConnection,
+    stopped: &[(ScheduleId, String)],
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    if stopped.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("sql/stop_schedules.sql"))
+        .bind(to_text(&stopped.iter().map(|(id, note)| (Hex(id.0), note)).collect::<Vec<_>>())?)
+        .bind(micros(now))
+        .execute(&mut *connection)
+        .await
+        .map_err(broken)?;
+    for (id, _) in stopped {
+        schedules::note(connection, *id, now).await?;
+    }
+    Ok(())
 }
 
 /// Enables schedules whose pause has ended, and notes it in their history.
@@ -280,23 +356,25 @@ async fn leave_out_known(
     Ok(fires.into_iter().filter(|fire| taken.insert((fire.schedule_id, micros(fire.fire.scheduled_at)))).collect())
 }
 
+/// Cancels what has not ended of these schedules; answers which tasks were running.
 async fn cancel_live_tasks(
     connection: &mut SqliteConnection,
     of: &HashSet<ScheduleId>,
     now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+) -> Result<Vec<TaskId>, StoreError> {
     if of.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let live: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM punctual_tasks WHERE schedule_id IN (SELECT unhex(value) FROM json_each(?1))",
+    let live: Vec<(Uuid, bool)> = sqlx::query_as(
+        "SELECT id, status = 'running' FROM punctual_tasks
+         WHERE schedule_id IN (SELECT unhex(value) FROM json_each(?1))",
     )
     .bind(to_text(&of.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
     .fetch_all(&mut *connection)
     .await
     .map_err(broken)?;
-    settle::cancel(connection, &live.into_iter().map(TaskId).collect::<Vec<_>>(), now).await?;
-    Ok(())
+    settle::cancel(connection, &live.iter().map(|(id, _)| TaskId(*id)).collect::<Vec<_>>(), now).await?;
+    Ok(live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect())
 }
 
 /// Writes the tasks of fires, then the fires; answers the tasks.

@@ -114,9 +114,10 @@ async fn prune(
         let removed = sqlx::query(include_str!("sql/prune_tasks.sql")).bind(ids).execute(&mut *connection).await;
         tasks = removed.map_err(broken)?.rows_affected();
     }
-    let mut removed = [0; 6];
+    let mut removed = [0; 7];
     for (removed, (statement, before)) in removed.iter_mut().zip([
         (include_str!("sql/prune_fires.sql"), keep),
+        (include_str!("sql/prune_missed_fires.sql"), keep),
         (include_str!("sql/prune_messages.sql"), keep),
         (include_str!("sql/prune_answers.sql"), ANSWERS_KEPT),
         (include_str!("sql/prune_audit.sql"), keep),
@@ -126,8 +127,8 @@ async fn prune(
         let removal = sqlx::query(statement).bind(micros_before(now, before)).bind(i64::from(limit));
         *removed = removal.execute(&mut *connection).await.map_err(broken)?.rows_affected();
     }
-    let [fires, messages, answers, audit, nodes, _] = removed;
-    Ok(Pruned { tasks, fires, messages, answers, audit, nodes })
+    let [fires, missed, messages, answers, audit, nodes, _] = removed;
+    Ok(Pruned { tasks, fires: fires + missed, messages, answers, audit, nodes })
 }
 
 async fn counts(connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<Counts, StoreError> {

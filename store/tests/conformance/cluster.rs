@@ -61,6 +61,13 @@ pub(crate) async fn announcing_changes_nothing(world: World) {
     assert_eq!(world.read(pending.id).await, pending);
 }
 
+pub(crate) async fn a_cluster_has_one_id_that_stays(world: World) {
+    let ids = side_by_side(world.eight_nodes().await, |node| async move { node.cluster_id().await.unwrap() }).await;
+    let world = world.reopen().await;
+    let id = world.cluster_id().await.unwrap();
+    assert!(!id.is_empty() && ids.iter().all(|other| *other == id), "{ids:?}");
+}
+
 pub(crate) async fn a_node_is_seen_when_the_store_says(world: World) {
     let mut node = node(&world, 5);
     node.seen_at = world.in_secs(9999);

@@ -29,6 +29,7 @@ async fn make(world: &World, schedule: &Schedule, fires: Vec<NewFire>) {
     let tick = Tick {
         fires,
         resumes: false,
+        stops: None,
         cancel_previous: false,
         next_fire_at: None,
         fired_through: last,

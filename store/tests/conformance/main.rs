@@ -27,6 +27,7 @@ mod lists;
 mod migrations;
 mod model;
 mod outbox;
+mod plans;
 mod plugins;
 mod postgres_only;
 mod pulls;
@@ -40,6 +41,7 @@ mod tasks;
 mod ticks;
 mod topics;
 mod upkeep;
+mod watching;
 
 macro_rules! behaviours {
     ($($noun:ident: $($name:ident)*;)*) => {
@@ -334,6 +336,20 @@ behaviours! {
         eight_tickers_make_each_fire_once
         a_tick_outlives_a_restart
         a_schedule_on_the_databases_own_clock;
+    plans:
+        fresh_schedules_and_those_behind_are_ticked_apart
+        a_tick_tells_what_it_made_and_for_whom
+        a_schedule_that_cannot_be_read_is_paused_and_holds_up_nobody
+        a_schedule_that_cannot_be_understood_is_paused_with_a_note
+        only_fresh_ticks_end_pauses
+        plans_made_with_other_zone_data_are_made_anew_once
+        due_tasks_are_counted_up_to_a_bound;
+    watching:
+        a_missed_instant_is_noted_once_whoever_sees_it
+        what_is_paused_caught_up_or_on_time_is_not_missed
+        missed_fires_are_read_back_in_the_order_they_were_noted
+        an_instant_that_made_two_tasks_is_found_once
+        tasks_that_ended_together_are_audited_together;
     fires:
         fires_show_where_their_tasks_stand
         fires_are_filtered_by_status_and_skips
@@ -386,6 +402,7 @@ behaviours! {
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards
         announcing_changes_nothing
+        a_cluster_has_one_id_that_stays
         a_node_is_seen_when_the_store_says
         nodes_that_were_not_heard_of_are_left_out
         the_longest_running_node_comes_first

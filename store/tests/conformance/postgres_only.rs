@@ -7,7 +7,7 @@ use futures::future::join_all;
 use punctual_domain::fire::DueSchedule;
 use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
-use punctual_domain::store::{StoreError, Ticked};
+use punctual_domain::store::{Lateness, StoreError, Ticked};
 use punctual_store::{MIGRATIONS, Options, connect};
 use sqlx::postgres::PgListener;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -53,7 +53,7 @@ fn a_schedule_in_the_hands_of_another_node_is_passed_over() {
                     let _ = may_go_on.lock().unwrap().recv();
                     None
                 };
-                connect(&url, options).await.unwrap().tick(10, &decide).await.unwrap();
+                connect(&url, options).await.unwrap().tick(Lateness::Any, 10, &decide).await.unwrap();
             });
         });
         tokio::task::spawn_blocking(move || is_deciding.recv().unwrap()).await.unwrap();

@@ -41,7 +41,7 @@ pub(crate) async fn a_workers_claim_is_a_claim_like_any_other(world: World) {
     world.add(task("mail").in_secs(60)).await;
     let pulled = pull_tasks(&world, &[from("mail")], 10).await;
     let expected = written.claim(world.id, Duration::from_secs(30), world.now()).unwrap();
-    assert_eq!(pulled, [expected.clone()]);
+    assert_eq!(pulled, std::slice::from_ref(&expected));
     assert_eq!(world.read(expected.id).await, expected);
     assert!(pull_tasks(&world, &[from("mail")], 10).await.is_empty());
     let ended = world.settle_now(&expected, completed()).await;
@@ -287,7 +287,7 @@ pub(crate) async fn pending_topics_are_found_by_name_and_by_prefix(world: World)
     };
     let (a, ab, abc) = (pending("a", true, None), pending("a.b", false, Some(30)), pending("a.b.c", true, Some(90)));
     assert_eq!(found(&["a.*"]).await, [ab.clone(), abc.clone()]);
-    assert_eq!(found(&["a"]).await, [a.clone()]);
+    assert_eq!(found(&["a"]).await, std::slice::from_ref(&a));
     assert_eq!(found(&["a.b.*", "a", "a.*", "nobody", "no.*"]).await, [a, ab, abc]);
     assert_eq!(found(&["z", "a.running"]).await, [pending("z", false, Some(5))]);
     assert_eq!(found(&[]).await, []);

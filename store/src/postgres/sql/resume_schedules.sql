@@ -4,4 +4,4 @@ SET enabled = true, pause_note = NULL, paused_until = NULL, updated_at = $1, ver
 WHERE id = ANY ($2)
 RETURNING
     id, definition, client_request_id, enabled, pause_note, paused_until, last_fired_at, next_fire_at, fired_through,
-    fires_made, created_at, updated_at, version
+    tz_version, fires_made, created_at, updated_at, version

@@ -10,8 +10,8 @@ use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide};
 use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Backfill, Backfilled, Bulk, ClaimRequest, Created, Creation, Extension, Page, Settled, Settling, Store, StoreError,
-    Suspects, TaskFilter, Ticked, Want,
+    Backfill, Backfilled, Bulk, ClaimRequest, Created, Creation, Extension, Lateness, Page, Settled, Settling, Store,
+    StoreError, Suspects, TaskFilter, Ticked, Want,
 };
 use punctual_domain::task::{AttemptRecord, NewTask, Settlement, Task, TaskStatus};
 use punctual_domain::time::ZoneDatabase;
@@ -21,7 +21,7 @@ use super::{TaskBuilder, completed, failed, fresh, topic};
 /// How long leases last where the behaviour does not care.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-pub(super) static ZONES: LazyLock<ZoneDatabase> = LazyLock::new(ZoneDatabase::bundled);
+pub(crate) static ZONES: LazyLock<ZoneDatabase> = LazyLock::new(ZoneDatabase::bundled);
 
 /// A store as one node has it. The shorthands say what the answer has to be, and fail where it is not.
 #[derive(Clone)]
@@ -205,7 +205,7 @@ impl NodeStore {
 
     /// Decides due schedules by the real rules.
     pub(crate) async fn tick_by_the_rules(&self) -> Ticked {
-        self.tick(100, &by_the_rules).await.unwrap()
+        self.tick(Lateness::Any, 100, &by_the_rules).await.unwrap()
     }
 
     /// Decides one schedule by the real rules, if it is due.
@@ -217,6 +217,11 @@ impl NodeStore {
 fn by_the_rules(due: &DueSchedule, now: DateTime<Utc>) -> Option<Tick> {
     let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
     Some(decide(due, now, &rules).unwrap())
+}
+
+/// What a tick counted: schedules, fires that made a task, instants that were skipped, races that were lost.
+pub(crate) fn counts(ticked: &Ticked) -> [u64; 4] {
+    [ticked.schedules, ticked.fired, ticked.skipped, ticked.lost_races]
 }
 
 /// Runs one future per node side by side, and answers what each answered.

@@ -1,0 +1,194 @@
+//! The Elector: whether this node leads.
+//!
+//! Owns this node's standing. What wakes it: the heartbeat while it leads; while it does not, twice a second and the news
+//! that nobody leads any more. It tells the Ticker every change and every renewal, with the instant of the monotonic
+//! clock until which leading is certain: a leader that cannot renew stops before another may begin.
+//!
+//! - It never leads with older zone data than the newest that any node has noted, and says so.
+//! - Any error on the way counts as not leading, at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_domain::coordination::{Coordination, Standing};
+use punctual_domain::news::News;
+use punctual_domain::store::Store;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::time::Instant;
+
+use crate::supervisor::SupervisorMessage;
+use crate::wake::Alarm;
+
+/// How often a standby looks whether the lead is free.
+const STANDBY: Duration = Duration::from_millis(500);
+/// The part of its lease that a leader leaves unused.
+const MARGIN: u32 = 10;
+
+pub(crate) enum ElectorMessage {
+    /// Find out who leads, and tell.
+    Elect,
+    /// Lead no more, and answer once others may.
+    Resign(RpcReplyPort<()>),
+}
+
+/// Configuration of the Elector.
+pub(crate) struct Elector {
+    pub(crate) coordination: Arc<dyn Coordination>,
+    pub(crate) store: Arc<dyn Store>,
+    /// How often the lead is renewed.
+    pub(crate) heartbeat: Duration,
+    /// The release of this node's zone data.
+    pub(crate) tz_version: String,
+    pub(crate) supervisor: ActorRef<SupervisorMessage>,
+}
+
+pub(crate) struct State {
+    standing: Standing,
+    /// The newer zone data that keeps us from leading.
+    barred_by: Option<String>,
+    /// Nobody could tell who leads the last time.
+    in_doubt: bool,
+    resigned: bool,
+    /// By the monotonic clock, as leases are: setting a machine's clock makes no leader late.
+    alarm: Alarm,
+}
+
+impl Actor for Elector {
+    type Msg = ElectorMessage;
+    type State = State;
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: ActorRef<ElectorMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        metrics::gauge!("punctual_tzdata_info", "version" => self.tz_version.clone()).set(1.0);
+        metrics::gauge!("punctual_leader").set(0.0);
+        metrics::counter!("punctual_leader_changes_total").increment(0);
+        myself.cast(ElectorMessage::Elect)?;
+        Ok(State {
+            standing: Standing::Follows,
+            barred_by: None,
+            in_doubt: false,
+            resigned: false,
+            alarm: Alarm::default(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ElectorMessage>,
+        message: ElectorMessage,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ElectorMessage::Elect => {
+                if !state.resigned
+                    && let Some(wait) = self.pass(state).await
+                {
+                    state.alarm.set_after(wait, &myself, ElectorMessage::Elect);
+                }
+            }
+            ElectorMessage::Resign(reply) => {
+                state.resigned = true;
+                state.alarm.clear();
+                let led = state.standing != Standing::Follows;
+                note_standing(state, Standing::Follows);
+                if led {
+                    self.let_go().await;
+                }
+                // Whoever asked may have stopped waiting.
+                let _ = reply.send(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Elector {
+    /// One round: finds out who leads, and tells; then how long until the next, if there is one.
+    async fn pass(&self, state: &mut State) -> Option<Duration> {
+        let asked_at = Instant::now();
+        let standing = match self.find_out(state).await {
+            Ok(standing) => {
+                if std::mem::take(&mut state.in_doubt) {
+                    tracing::info!("it is known again who leads");
+                }
+                standing
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut state.in_doubt, true) {
+                    tracing::warn!(error, "this node does not lead as long as it cannot tell who does");
+                }
+                Standing::Follows
+            }
+        };
+        note_standing(state, standing);
+        match standing {
+            Standing::LeadsAlone => {
+                self.tell(SupervisorMessage::Leads { until: None });
+                None
+            }
+            Standing::Leads(lease) => {
+                self.tell(SupervisorMessage::Leads { until: Some(asked_at + lease - lease / MARGIN) });
+                Some(self.heartbeat)
+            }
+            Standing::Follows => {
+                self.tell(SupervisorMessage::Follows);
+                Some(STANDBY.min(self.heartbeat))
+            }
+        }
+    }
+
+    async fn find_out(&self, state: &mut State) -> Result<Standing, String> {
+        // Another node may have come with newer zone data.
+        let newest = self.store.note_tz_version(&self.tz_version).await.map_err(|error| error.to_string())?;
+        let barred_by = Some(newest).filter(|newest| *newest != self.tz_version);
+        if state.barred_by != barred_by {
+            match &barred_by {
+                Some(newest) => tracing::error!(
+                    ours = self.tz_version,
+                    newest,
+                    "the zone data of this node is older than another's: it does not lead until that is updated"
+                ),
+                None => tracing::info!(ours = self.tz_version, "the zone data of this node is the newest: it may lead"),
+            }
+            state.barred_by.clone_from(&barred_by);
+        }
+        if barred_by.is_some() {
+            if state.standing != Standing::Follows {
+                self.let_go().await;
+            }
+            return Ok(Standing::Follows);
+        }
+        self.coordination.lead().await.map_err(|error| error.to_string())
+    }
+
+    /// Lets go of the lead, and tells those who wait for it.
+    async fn let_go(&self) {
+        match self.coordination.resign().await {
+            // A hint: whoever misses it looks by itself.
+            Ok(()) => drop(self.store.announce(&News::of_leadership()).await),
+            Err(error) => tracing::warn!(%error, "the lead ends with its lease"),
+        }
+    }
+
+    fn tell(&self, message: SupervisorMessage) {
+        // A Supervisor that is gone takes us along.
+        let _ = self.supervisor.cast(message);
+    }
+}
+
+fn note_standing(state: &mut State, standing: Standing) {
+    let (did, does) = (state.standing != Standing::Follows, standing != Standing::Follows);
+    state.standing = standing;
+    if did == does {
+        return;
+    }
+    metrics::gauge!("punctual_leader").set(if does { 1.0 } else { 0.0 });
+    match standing {
+        Standing::LeadsAlone => {}
+        Standing::Leads(_) => {
+            metrics::counter!("punctual_leader_changes_total").increment(1);
+            tracing::info!("this node leads");
+        }
+        Standing::Follows => tracing::info!("this node does not lead any more"),
+    }
+}

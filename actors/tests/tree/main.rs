@@ -1,0 +1,6 @@
+//! The actor tree on a real store, with a clock that is moved by hand.
+
+mod schedules;
+mod support;
+mod tasks;
+mod year;

@@ -1,0 +1,100 @@
+//! What the tests of the tree stand on.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::clock::FakeClock;
+use punctual_domain::coordination::Alone;
+use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::store::{Creation, Store, TaskWithAttempts};
+use punctual_domain::task::{NewTask, TaskStatus};
+use punctual_domain::time::ZoneDatabase;
+use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
+use punctual_store::Options;
+
+/// A store, a clock, and a folder that lives as long as they do.
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: FakeClock,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
+        let url = format!("sqlite://{}", folder.path().join("tree.db").display());
+        let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
+        let store = punctual_store::connect(&url, options).await.unwrap();
+        Self { store, clock, _folder: folder }
+    }
+
+    pub(crate) async fn start(&self, handlers: Handlers) -> Running {
+        self.start_with(handlers, Settings::default()).await
+    }
+
+    pub(crate) async fn start_with(&self, handlers: Handlers, settings: Settings) -> Running {
+        let deps = Deps {
+            store: self.store.clone(),
+            clock: Arc::new(self.clock.clone()),
+            zones: ZoneDatabase::bundled(),
+            coordination: Arc::new(Alone),
+            node: NodeId::generate(),
+            handlers,
+            settings,
+        };
+        punctual_actors::start(deps).await.unwrap()
+    }
+
+    pub(crate) async fn add(&self, task: NewTask) -> TaskId {
+        let id = task.id;
+        let made = self.store.create_tasks(vec![task], None).await.unwrap();
+        assert!(matches!(made, Creation::Made(_)));
+        id
+    }
+
+    pub(crate) async fn task(&self, id: TaskId) -> TaskWithAttempts {
+        self.store.task(id).await.unwrap().unwrap()
+    }
+
+    /// Waits until the task has that status.
+    pub(crate) async fn until(&self, id: TaskId, status: TaskStatus) -> TaskWithAttempts {
+        eventually(|| async {
+            let found = self.task(id).await;
+            (found.task.status == status).then_some(found)
+        })
+        .await
+    }
+}
+
+/// Asks again and again until there is an answer; a test that never gets one is ended by the test runner.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub(crate) fn task(topic: &str) -> NewTask {
+    NewTask::new(topic.parse().unwrap())
+}
+
+struct Does<F>(F);
+
+#[async_trait]
+impl<F: Fn(Attempt) -> BoxFuture<'static, Outcome> + Send + Sync> Handler for Does<F> {
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        (self.0)(attempt).await
+    }
+}
+
+pub(crate) fn does<T: Future<Output = Outcome> + Send + 'static>(
+    work: impl Fn(Attempt) -> T + Send + Sync + 'static,
+) -> impl Handler {
+    Does(move |attempt| -> BoxFuture<'static, Outcome> { Box::pin(work(attempt)) })
+}
