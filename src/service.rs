@@ -193,6 +193,7 @@ impl Service {
             zones: zones.clone(),
             time: engine.time(),
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
+            misfire_threshold: config.misfire_threshold,
             redis,
             state: Arc::clone(&state),
             reach: Reach::of(address),

@@ -273,9 +273,10 @@ impl Definition {
             invalid.add("excludeCalendars", format!("must name at most {MAX_CALENDARS} calendars"));
         }
         for (position, name) in self.exclude_calendars.iter().enumerate().take(MAX_CALENDARS) {
-            let field = format!("excludeCalendars[{position}]");
-            if invalid.check(&field, check_key(name)).is_some() && self.exclude_calendars[..position].contains(name) {
-                invalid.add(field, "stands twice; say it once");
+            if invalid.check("excludeCalendars", check_key(name)).is_some()
+                && self.exclude_calendars[..position].contains(name)
+            {
+                invalid.add("excludeCalendars", format!("names {name:?} twice; say it once"));
             }
         }
         invalid.or(())

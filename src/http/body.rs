@@ -43,6 +43,18 @@ impl FromRequest<Arc<Api>> for JsonBody {
     }
 }
 
+/// A body that is merged into what there is: JSON, or a merge patch.
+pub(crate) struct PatchBody(pub(crate) JsonBody);
+
+impl FromRequest<Arc<Api>> for PatchBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        check_is_one_of(&["application/json", "application/merge-patch+json"], request.headers())?;
+        receive(request.into_body(), api).await.map(Self)
+    }
+}
+
 /// The body of a call that needs none: nothing, or JSON, as text.
 pub(crate) struct OptionalBody(pub(crate) JsonBody);
 
@@ -138,11 +150,15 @@ fn too_large(most: usize) -> Problem {
 }
 
 fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    check_is_one_of(&["application/json"], headers)
+}
+
+fn check_is_one_of(types: &[&str], headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim();
-    if !media_type.eq_ignore_ascii_case("application/json") {
+    if !types.iter().any(|wanted| media_type.eq_ignore_ascii_case(wanted)) {
         let given = if given.is_empty() { "nothing".to_owned() } else { format!("{given:?}") };
-        let detail = format!("the header Content-Type must be application/json, and is {given}");
+        let detail = format!("the header Content-Type must be {}, and is {given}", types.join(" or "));
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     if headers.contains_key(header::CONTENT_ENCODING) {

@@ -23,6 +23,22 @@ pub(crate) fn read(cursor: &str) -> Option<Uuid> {
     }
 }
 
+/// The cursor after the item of that name.
+pub(crate) fn after_name(name: &str) -> String {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(name.as_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The name that a cursor stands behind.
+pub(crate) fn read_name(cursor: &str) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    match bytes.split_first() {
+        Some((&VERSION, name)) => String::from_utf8(name.to_vec()).ok(),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +49,14 @@ mod tests {
         assert_eq!(read(&after(id)), Some(id));
         for malformed in ["", "x", "!!!", &id.to_string(), "AQ", &URL_SAFE_NO_PAD.encode([2; 17])] {
             assert_eq!(read(malformed), None, "{malformed}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_name() {
+        assert_eq!(read_name(&after_name("ferien ü")).as_deref(), Some("ferien ü"));
+        for malformed in ["", "x", "!!!", &URL_SAFE_NO_PAD.encode([2, 65]), &URL_SAFE_NO_PAD.encode([1, 255])] {
+            assert_eq!(read_name(malformed), None, "{malformed}");
         }
     }
 }

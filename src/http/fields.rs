@@ -8,9 +8,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use chrono::{DateTime, Utc};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::instant;
 use super::problem::{Code, Problem, Refusals};
 
 /// How many fields of one object are looked at; no object of ours has as many.
@@ -63,6 +65,17 @@ impl<'a> Fields<'a> {
     /// Whether a field is there, and not `null`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|(known, raw)| known == name && raw.get() != "null")
+    }
+
+    /// Whether a field is there, `null` or not.
+    pub(crate) fn stands(&self, name: &str) -> bool {
+        self.entries.iter().any(|(known, _)| known == name)
+    }
+
+    /// A field with an object of its own, which stays there; notes what stands twice in it.
+    pub(crate) fn peek(&self, name: &str, refusals: &mut Refusals) -> Option<Self> {
+        let (_, raw) = self.entries.iter().find(|(known, _)| known == name)?;
+        Some(Self::new(format!("{}{name}.", self.prefix), entries(raw.get()).ok()?, refusals))
     }
 
     /// The raw value of a field, `null` too.
@@ -123,6 +136,20 @@ impl<'a> Fields<'a> {
         let raw = self.given(name)?;
         let entries = self.or_refuse(name, entries(raw.get()).ok(), "must be an object", refusals)?;
         Some(Self::new(format!("{}{name}.", self.prefix), entries, refusals))
+    }
+
+    /// A field with an instant.
+    pub(crate) fn instant(&mut self, name: &str, refusals: &mut Refusals) -> Option<DateTime<Utc>> {
+        let text = self.text(name, refusals)?;
+        instant::read(&text).map_err(|message| refusals.add(format!("{}{name}", self.prefix), message)).ok()
+    }
+
+    /// A field with one of a few words.
+    pub(crate) fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)], refusals: &mut Refusals) -> Option<T> {
+        let text = self.text(name, refusals)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        let known = words.iter().map(|(word, _)| format!("{word:?}")).collect::<Vec<_>>().join(", ");
+        self.or_refuse(name, found, &format!("must be one of {known}"), refusals)
     }
 
     /// Every field that is left, as text.

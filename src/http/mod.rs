@@ -8,36 +8,49 @@ mod auth;
 mod batch;
 mod body;
 mod bulk;
+mod calendars;
 mod call;
 mod cursor;
 mod endpoint;
+mod etag;
+mod executions;
 mod fields;
 mod fingerprint;
 mod guard;
 mod health;
 mod instant;
+mod list_page;
 mod listener;
 mod memory;
+mod merge_patch;
 mod metrics;
 mod moves;
+mod new_schedule;
 mod new_task;
+mod outlook;
 mod problem;
 mod query;
 mod requests;
+mod schedule_edit;
+mod schedule_moves;
+mod schedule_view;
+mod schedules;
 mod state;
 mod table;
-mod task_page;
 mod task_view;
 mod tasks;
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use chrono::TimeDelta;
+use punctual_domain::fire::FireRules;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -67,6 +80,7 @@ pub(crate) struct Api {
     zones: ZoneDatabase,
     time: Arc<StoreTime>,
     topics: TopicDirectory,
+    fire_rules: FireRules,
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
@@ -84,6 +98,8 @@ pub(crate) struct Parts {
     pub(crate) zones: ZoneDatabase,
     pub(crate) time: Arc<StoreTime>,
     pub(crate) topics: TopicDirectory,
+    /// How late an instant of a schedule may be found and still just fire.
+    pub(crate) misfire_threshold: Duration,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
@@ -95,6 +111,10 @@ impl Api {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             keys: auth::Keys::new(Arc::clone(&parts.store), parts.reach),
+            fire_rules: FireRules {
+                zones: parts.zones.clone(),
+                misfire_threshold: TimeDelta::from_std(parts.misfire_threshold).unwrap_or(TimeDelta::MAX),
+            },
             store: parts.store,
             zones: parts.zones,
             time: parts.time,
@@ -105,7 +125,7 @@ impl Api {
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
             batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
-            page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
+            page_memory: Memory::new(list_page::ALL_PAGES_BYTES),
             gauges: metrics::Gauges::default(),
         }
     }

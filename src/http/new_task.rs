@@ -129,21 +129,31 @@ impl Reading<'_> {
 }
 
 fn topic(fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Topic> {
+    topic_named("topic", fields, refusals)
+}
+
+/// A field with a topic.
+pub(crate) fn topic_named(name: &str, fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Topic> {
     fields
-        .text("topic", refusals)?
+        .text(name, refusals)?
         .parse()
-        .map_err(|error: punctual_domain::topic::TopicError| refusals.add("topic", error.to_string()))
+        .map_err(|error: punctual_domain::topic::TopicError| refusals.add(name, error.to_string()))
         .ok()
 }
 
 fn payload(fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Json> {
-    let text = fields.raw("payload")?.get();
+    payload_named("payload", fields, refusals)
+}
+
+/// A field with a payload: any JSON value of at most 1 MiB.
+pub(crate) fn payload_named(name: &str, fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Json> {
+    let text = fields.raw(name)?.get();
     if text.len() > MAX_PAYLOAD_BYTES {
         let message = format!("has {} bytes, at most {MAX_PAYLOAD_BYTES} (1 MiB) are allowed", text.len());
-        refusals.add_as(Code::TooLarge, "payload", message);
+        refusals.add_as(Code::TooLarge, name, message);
         return None;
     }
-    Json::parse(text).map_err(|error| refusals.add("payload", error.to_string())).ok()
+    Json::parse(text).map_err(|error| refusals.add(name, error.to_string())).ok()
 }
 
 /// The policy that results from what is given and, for the rest, the default.
@@ -158,7 +168,8 @@ fn retry(fields: &mut Fields<'_>, default: RetryPolicy, refusals: &mut Refusals)
     RetryPolicy { attempts: attempts.map_or(default.attempts, |attempts| attempts as u32), backoff }
 }
 
-fn backoff(mut fields: Fields<'_>, default: Backoff, refusals: &mut Refusals) -> Backoff {
+/// The back-off that results from what is given and, for the rest, the default.
+pub(crate) fn backoff(mut fields: Fields<'_>, default: Backoff, refusals: &mut Refusals) -> Backoff {
     let growth = match fields.text("type", refusals).as_deref() {
         Some("fixed") => Growth::Fixed,
         Some("exponential") => Growth::Exponential,

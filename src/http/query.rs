@@ -3,8 +3,10 @@
 use axum::extract::Query;
 use axum::http::Uri;
 use chrono::{DateTime, Utc};
-use punctual_domain::store::{Page, Span, TaskFilter};
+use punctual_domain::fire::FireStatus;
+use punctual_domain::store::{FireFilter, Page, ScheduleFilter, Span, TaskFilter};
 use punctual_domain::task::TaskStatus;
+use punctual_domain::topic::{Topic, TopicError};
 use uuid::Uuid;
 
 use super::fields::shortened;
@@ -13,11 +15,20 @@ use super::{cursor, instant};
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 1000;
+const NO_CURSOR: &str = "is not a cursor; use nextCursor of the page before as it is";
 
 /// The parameters of one request; those without a value count as not given.
 pub(crate) struct Parameters {
     given: Vec<(String, String)>,
     refusals: Refusals,
+}
+
+/// Where a page of a list by name begins, and how long it is.
+pub(crate) struct NamedPage {
+    /// The last name of the page before.
+    pub(crate) after: Option<String>,
+    /// How many items at the most.
+    pub(crate) limit: u32,
 }
 
 impl Parameters {
@@ -43,9 +54,7 @@ impl Parameters {
     pub(crate) fn task_filter(&mut self) -> TaskFilter {
         TaskFilter {
             status: self.statuses(),
-            topic: self.read("topic", |text| {
-                text.parse().map_err(|error: punctual_domain::topic::TopicError| error.to_string())
-            }),
+            topic: self.topic("topic"),
             owner_id: self.take("ownerId"),
             tenant_id: self.take("tenantId"),
             correlation_id: self.take("correlationId"),
@@ -56,18 +65,66 @@ impl Parameters {
         }
     }
 
+    /// Reads the filter of a list of schedules.
+    pub(crate) fn schedule_filter(&mut self) -> ScheduleFilter {
+        let topic = self.topic("topic");
+        let job_type = self.topic("jobType");
+        if topic.is_some() && job_type.is_some() {
+            self.refusals.add("jobType", "cannot stand beside topic, which is the same; give one of them");
+        }
+        ScheduleFilter {
+            enabled: self.read("enabled", |text| match text {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err("must be true or false".into()),
+            }),
+            topic: topic.or(job_type).map(|topic| topic.to_string()),
+            name: self.take("name"),
+            owner_id: self.take("ownerId"),
+        }
+    }
+
+    /// Reads the filter of a list of executions.
+    pub(crate) fn fire_filter(&mut self) -> FireFilter {
+        FireFilter {
+            status: self.read("status", fire_statuses).unwrap_or_default(),
+            scheduled_at: Span { from: self.instant("from"), to: self.instant("to") },
+        }
+    }
+
+    /// Reads how many are wanted.
+    pub(crate) fn count(&mut self, default: usize, most: usize) -> usize {
+        let count = self.read("count", |text| {
+            text.parse()
+                .ok()
+                .filter(|count| (1..=most).contains(count))
+                .ok_or_else(|| format!("must be a whole number from 1 to {most}"))
+        });
+        count.unwrap_or(default)
+    }
+
     /// Reads which page is wanted.
-    pub(crate) fn page<Id: From<IdOfCursor>>(&mut self) -> Page<Id> {
+    pub(crate) fn page<Id: From<Uuid>>(&mut self) -> Page<Id> {
+        let limit = self.limit();
+        let after = self.read("cursor", |text| cursor::read(text).ok_or_else(|| NO_CURSOR.into()));
+        Page { after: after.map(Id::from), limit }
+    }
+
+    /// The same for a list by name.
+    pub(crate) fn named_page(&mut self) -> NamedPage {
+        let limit = self.limit();
+        let after = self.read("cursor", |text| cursor::read_name(text).ok_or_else(|| NO_CURSOR.into()));
+        NamedPage { after, limit }
+    }
+
+    fn limit(&mut self) -> u32 {
         let limit = self.read("limit", |text| {
             text.parse()
                 .ok()
                 .filter(|limit| (1..=MAX_LIMIT).contains(limit))
                 .ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
         });
-        let after = self.read("cursor", |text| {
-            cursor::read(text).ok_or_else(|| "is not a cursor; use nextCursor of the page before as it is".into())
-        });
-        Page { after: after.map(|id| IdOfCursor(id).into()), limit: limit.unwrap_or(DEFAULT_LIMIT) }
+        limit.unwrap_or(DEFAULT_LIMIT)
     }
 
     /// Refuses what nobody asked for.
@@ -80,6 +137,10 @@ impl Parameters {
 
     fn statuses(&mut self) -> Vec<TaskStatus> {
         self.read("status", statuses).unwrap_or_default()
+    }
+
+    fn topic(&mut self, name: &str) -> Option<Topic> {
+        self.read(name, |text| text.parse().map_err(|error: TopicError| error.to_string()))
     }
 
     fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
@@ -110,13 +171,18 @@ pub(crate) fn statuses(text: &str) -> Result<Vec<TaskStatus>, String> {
     text.split(',').map(read).collect()
 }
 
-/// What a cursor held; each kind of id is made from it.
-pub(crate) struct IdOfCursor(pub(crate) Uuid);
-
-impl From<IdOfCursor> for punctual_domain::id::TaskId {
-    fn from(id: IdOfCursor) -> Self {
-        Self(id.0)
-    }
+/// One status of executions or more, separated by commas: those of tasks, `skipped`, and `dispatched`.
+fn fire_statuses(text: &str) -> Result<Vec<FireStatus>, String> {
+    let read = |name: &str| match name.trim() {
+        "skipped" => Ok(FireStatus::Skipped),
+        "dispatched" => Ok(FireStatus::Dispatched),
+        "active" => Ok(FireStatus::Task(TaskStatus::Running)),
+        name => TaskStatus::from_name(name).map(FireStatus::Task).ok_or_else(|| {
+            let known = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
+            format!("must be of {known}, skipped, dispatched, separated by commas")
+        }),
+    };
+    text.split(',').map(read).collect()
 }
 
 #[cfg(test)]

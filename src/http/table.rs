@@ -3,10 +3,13 @@
 use axum::http::Method;
 
 use super::endpoint::{Endpoint, open, operate, read, submit};
-use super::{batch, bulk, health, metrics, moves, tasks};
+use super::{batch, bulk, calendars, executions, health, metrics, moves, outlook, schedule_moves, schedules, tasks};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const PATCH: Method = Method::PATCH;
+const DELETE: Method = Method::DELETE;
 
 /// All routes. The most special paths need not come first.
 #[rustfmt::skip]
@@ -37,6 +40,44 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("cancelTasks", "Cancels every task that a filter finds"),
         operate(POST, bulk::RETRY_PATH, bulk::retry).slow()
             .named("retryTasks", "Makes every failed task anew that a filter finds"),
+
+        read(GET, schedules::PATH, schedules::list)
+            .named("listSchedules", "Lists schedules, newest first"),
+        operate(POST, schedules::PATH, schedules::create)
+            .named("createSchedule", "Makes a schedule"),
+        read(POST, outlook::PREVIEW_PATH, outlook::preview)
+            .named("previewSchedule", "Shows when a schedule would fire, and keeps nothing"),
+        read(GET, "/api/v1/schedules/{id}", schedules::show)
+            .named("getSchedule", "Shows a schedule"),
+        operate(PUT, "/api/v1/schedules/{id}", schedules::replace)
+            .named("replaceSchedule", "Replaces a schedule: what is left out returns to its default"),
+        operate(PATCH, "/api/v1/schedules/{id}", schedules::patch)
+            .named("patchSchedule", "Changes some fields of a schedule"),
+        operate(DELETE, "/api/v1/schedules/{id}", schedules::delete)
+            .named("deleteSchedule", "Deletes a schedule and cancels its pending tasks"),
+        operate(POST, "/api/v1/schedules/{id}/pause", schedule_moves::pause)
+            .named("pauseSchedule", "Pauses a schedule, for a while or until it is resumed"),
+        operate(POST, "/api/v1/schedules/{id}/resume", schedule_moves::resume)
+            .named("resumeSchedule", "Resumes a schedule"),
+        operate(POST, "/api/v1/schedules/{id}/trigger", schedule_moves::trigger)
+            .named("triggerSchedule", "Makes a task of a schedule now"),
+        operate(POST, "/api/v1/schedules/{id}/backfill", schedule_moves::backfill).slow()
+            .named("backfillSchedule", "Makes the tasks of past instants that have not fired"),
+        read(GET, "/api/v1/schedules/{id}/executions", executions::list)
+            .named("listExecutions", "Lists what became of a schedule's instants, newest first"),
+        read(GET, "/api/v1/schedules/{id}/next", outlook::next)
+            .named("nextFires", "Shows when a schedule fires next"),
+
+        read(GET, calendars::PATH, calendars::list)
+            .named("listCalendars", "Lists calendars, by name"),
+        operate(POST, calendars::PATH, calendars::create)
+            .named("createCalendar", "Makes a calendar"),
+        read(GET, "/api/v1/calendars/{name}", calendars::show)
+            .named("getCalendar", "Shows a calendar"),
+        operate(PUT, "/api/v1/calendars/{name}", calendars::replace)
+            .named("putCalendar", "Makes or replaces a calendar"),
+        operate(DELETE, "/api/v1/calendars/{name}", calendars::delete)
+            .named("deleteCalendar", "Deletes a calendar that no schedule names"),
     ]
 }
 
@@ -44,6 +85,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 mod tests {
     use std::collections::{BTreeSet, HashSet};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use axum::Router;
     use axum::body::Body;
@@ -86,6 +128,7 @@ mod tests {
             zones: ZoneDatabase::bundled(),
             time: Arc::new(StoreTime::new(clock)),
             topics: TopicDirectory::new(Arc::clone(&store), BTreeSet::new()),
+            misfire_threshold: Duration::from_secs(30),
             redis: None,
             state: Arc::new(State::new(SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }, false)),
             reach: Reach::Loopback,

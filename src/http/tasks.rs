@@ -5,22 +5,21 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{Answer, Created, Creation, TaskWithAttempts};
-use serde::Serialize;
 
 use super::auth::Caller;
 use super::body::JsonBody;
 use super::call::{self, Call, idempotency_key};
 use super::fields::{Fields, shortened};
+use super::list_page::ListPage;
 use super::new_task::Reading;
 use super::problem::{Code, Problem, Refusals};
 use super::query::Parameters;
-use super::task_page::TaskPage;
 use super::task_view::TaskView;
-use super::{Api, cannot_be_shown, cursor, json};
+use super::{Api, json};
 
 pub(crate) const PATH: &str = "/api/v1/tasks";
 
@@ -76,19 +75,9 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let mut parameters = Parameters::of(&uri)?;
     let (filter, page) = (parameters.task_filter(), parameters.page());
     parameters.finish()?;
-    let page = TaskPage::read(&*api.store, &api.page_memory, &filter, page).await?;
-
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct List<'a> {
-        items: Vec<TaskView<'a>>,
-        next_cursor: Option<String>,
-    }
-    let items = page.tasks.iter().map(TaskView::new).collect();
-    let mut text = Vec::with_capacity(page.bytes);
-    serde_json::to_writer(&mut text, &List { items, next_cursor: page.next.map(|id| cursor::after(id.0)) })
-        .map_err(cannot_be_shown)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], page.memory.with(text)).into_response())
+    let page = ListPage::read(&api.page_memory, page, |page| api.store.tasks(&filter, page)).await?;
+    let text = page.show(TaskView::new)?;
+    Ok(page.respond(text))
 }
 
 /// The id in a path; a malformed one names no task.

@@ -14,6 +14,7 @@ on_each_database!(
     every_request_needs_a_key_with_the_right_role,
     moving_tasks_needs_the_role_operate,
     a_key_for_some_topics_moves_no_others,
+    a_key_for_some_topics_changes_only_their_schedules,
     any_address_can_be_listened_on,
     without_its_last_key_an_open_address_lets_nobody_in,
     without_its_last_key_this_machine_is_let_in_again,
@@ -122,6 +123,55 @@ async fn a_key_for_some_topics_moves_no_others(database: Database) {
     let cancelled = post(&server, "pk_some", "/api/v1/tasks/cancel", r#"{"filter":{"topic":"a.b"}}"#).await;
     assert_eq!(cancelled.json(), json!({"count": 1}));
     assert_eq!(post(&server, "pk_some", &path(0, "cancel"), "").await.status, 200);
+    server.stop();
+}
+
+async fn a_key_for_some_topics_changes_only_their_schedules(database: Database) {
+    for (secret, role, topics) in [
+        ("pk_all", Role::Operate, &[][..]),
+        ("pk_some", Role::Operate, &["a.*"]),
+        ("pk_submit", Role::Submit, &[]),
+        ("pk_read", Role::Read, &[]),
+    ] {
+        add_key(&database, secret, role, topics).await;
+    }
+    let server = Server::start(&database);
+    let body = |name: &str, topic: &str| {
+        format!(r#"{{"name":"{name}","cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"{topic}"}}"#)
+    };
+    const PATH: &str = "/api/v1/schedules";
+    for key in ["pk_submit", "pk_read"] {
+        post(&server, key, PATH, &body("x", "a.b")).await.problem(403, "FORBIDDEN");
+        let preview = post(&server, key, "/api/v1/schedules/preview", &body("x", "b")).await;
+        assert_eq!(preview.status, 200, "to look is no change");
+    }
+    post(&server, "pk_some", PATH, &body("x", "b")).await.problem(403, "FORBIDDEN");
+    let mine = post(&server, "pk_some", PATH, &body("mine", "a.b")).await.json();
+    let theirs = post(&server, "pk_all", PATH, &body("theirs", "b")).await.json();
+    let send = |method: Method, schedule: &serde_json::Value, rest: &str, body: String| {
+        let path = format!("{PATH}/{}{rest}", schedule["id"].as_str().unwrap());
+        let request = server.request(method, &path).header("content-type", "application/json");
+        Answer::to(request.bearer_auth("pk_some").body(body))
+    };
+    let stretch = r#"{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}"#;
+    for (method, rest, text) in [
+        (Method::PUT, "", body("theirs", "a.b")),
+        (Method::PATCH, "", r#"{"priority":1}"#.into()),
+        (Method::DELETE, "", String::new()),
+        (Method::POST, "/pause", String::new()),
+        (Method::POST, "/resume", String::new()),
+        (Method::POST, "/trigger", String::new()),
+        (Method::POST, "/backfill", stretch.into()),
+    ] {
+        send(method, &theirs, rest, text).await.problem(403, "FORBIDDEN");
+    }
+    send(Method::PATCH, &mine, "", r#"{"topic":"b"}"#.into()).await.problem(403, "FORBIDDEN");
+    assert_eq!(send(Method::GET, &theirs, "", String::new()).await.json()["version"], 1);
+    assert_eq!(send(Method::PATCH, &mine, "", r#"{"topic":"a.c"}"#.into()).await.status, 200);
+    assert_eq!(send(Method::POST, &mine, "/trigger", String::new()).await.status, 201);
+    assert_eq!(send(Method::DELETE, &mine, "", String::new()).await.status, 204);
+    post(&server, "pk_some", "/api/v1/calendars", r#"{"name":"c"}"#).await.problem(403, "FORBIDDEN");
+    assert_eq!(post(&server, "pk_all", "/api/v1/calendars", r#"{"name":"c"}"#).await.status, 201);
     server.stop();
 }
 

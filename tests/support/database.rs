@@ -41,12 +41,13 @@ impl Database {
     }
 
     /// Runs a statement behind the service's back.
-    pub async fn execute(&self, statement: &'static str) {
+    pub async fn execute(&self, statement: impl Into<String>) {
+        let statement = statement.into();
         match &self.postgres {
-            Some((server, name)) => execute(&server.clone().database(name), statement.to_owned()).await,
+            Some((server, name)) => execute(&server.clone().database(name), statement).await,
             None => {
                 let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
-                connection.execute(statement).await.unwrap();
+                connection.execute(AssertSqlSafe(statement)).await.unwrap();
                 connection.close().await.unwrap();
             }
         }

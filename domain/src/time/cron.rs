@@ -23,6 +23,7 @@ pub struct Expression {
     /// Bit n is month n.
     months: u64,
     days: DaysByMonth,
+    day_rule: DayRule,
 }
 
 /// How an expression behaves when clocks change.
@@ -89,6 +90,7 @@ impl Expression {
             hours: field::HOUR.read(hour).map_err(invalid)?,
             months: field::MONTH.read(month).map_err(invalid)?,
             days: DaysByMonth::new(&days_of_month, &days_of_week, rule),
+            day_rule: rule,
         };
         if !expression.days.any_in(expression.months) {
             return Err(ExpressionError::NeverFires { expression: quote(text) });
@@ -103,6 +105,11 @@ impl Expression {
 
     pub fn style(&self) -> Style {
         self.style
+    }
+
+    /// Whether both day fields restrict it, so that either may match.
+    pub fn is_either_day(&self) -> bool {
+        self.day_rule == DayRule::Either
     }
 
     /// Finds the first matching local time at or after `from`, or none before the year 10000.
@@ -170,7 +177,7 @@ impl fmt::Debug for Expression {
 }
 
 /// How the two day fields combine.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum DayRule {
     Either,
     Both,

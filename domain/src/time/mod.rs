@@ -22,5 +22,5 @@ pub use cron::{Expression, ExpressionError, Style};
 pub use interval::{Interval, IntervalError};
 pub use recurrence::{NextFire, Note, Recurrence};
 pub use resolve::{DstFold, DstGap, DstPolicy, Resolution};
-pub use zone::Zone;
+pub use zone::{ClockChange, Zone};
 pub use zone_database::{ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError};

@@ -31,6 +31,17 @@ pub(super) struct Span {
     pub(super) offset: i32,
 }
 
+/// A change of a zone's clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockChange {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// How many seconds the clocks were ahead of UTC before.
+    pub before: i32,
+    /// How many they are from then on.
+    pub after: i32,
+}
+
 impl Zone {
     pub(super) fn new(name: &str, version: &str, rules: TimeZone) -> Self {
         Self(Arc::new(Inner { name: name.to_string(), version: version.to_string(), rules }))
@@ -54,6 +65,13 @@ impl Zone {
     /// Says which instants a local time stands for; fractions of a second are dropped.
     pub fn resolve(&self, local: NaiveDateTime) -> Resolution {
         resolve(self, Wall::from(local))
+    }
+
+    /// The first change of its clocks after an instant.
+    pub fn next_change(&self, after: DateTime<Utc>) -> Option<ClockChange> {
+        let here = self.span_at(after.timestamp());
+        let at = DateTime::from_timestamp(here.end, 0).filter(|_| here.end != i64::MAX)?;
+        Some(ClockChange { at, before: here.offset, after: self.offset_seconds_at(at) })
     }
 
     /// The stretch that holds an instant.
