@@ -17,6 +17,7 @@ pub mod lease;
 pub mod news;
 pub mod node;
 pub mod outbox;
+pub mod proof;
 pub mod rate;
 pub mod retry;
 pub mod schedule;
