@@ -15,6 +15,7 @@ mod fields;
 mod fingerprint;
 mod guard;
 mod health;
+mod inspection;
 mod instant;
 mod listener;
 mod memory;
@@ -50,6 +51,7 @@ pub(crate) use listener::BoundedListener;
 pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
 
+use crate::inspect::Inspector;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
@@ -67,6 +69,7 @@ pub(crate) struct Api {
     zones: ZoneDatabase,
     time: Arc<StoreTime>,
     topics: TopicDirectory,
+    inspector: Inspector,
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
@@ -84,6 +87,7 @@ pub(crate) struct Parts {
     pub(crate) zones: ZoneDatabase,
     pub(crate) time: Arc<StoreTime>,
     pub(crate) topics: TopicDirectory,
+    pub(crate) inspector: Inspector,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
@@ -99,6 +103,7 @@ impl Api {
             zones: parts.zones,
             time: parts.time,
             topics: parts.topics,
+            inspector: parts.inspector,
             redis: parts.redis,
             wake: parts.wake,
             state: parts.state,

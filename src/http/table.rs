@@ -3,7 +3,7 @@
 use axum::http::Method;
 
 use super::endpoint::{Endpoint, open, operate, read, submit};
-use super::{batch, bulk, health, metrics, moves, tasks};
+use super::{batch, bulk, health, inspection, metrics, moves, tasks};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -37,6 +37,15 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("cancelTasks", "Cancels every task that a filter finds"),
         operate(POST, bulk::RETRY_PATH, bulk::retry).slow()
             .named("retryTasks", "Makes every failed task anew that a filter finds"),
+
+        read(GET, "/api/v1/prove", inspection::prove).slow()
+            .named("prove", "Compares what should have fired with what did"),
+        read(GET, "/api/v1/simulate", inspection::simulate).slow()
+            .named("simulate", "Tells what all schedules would do in a stretch of time"),
+        read(GET, "/api/v1/why/{id}", inspection::why)
+            .named("why", "Says why a task, an execution or a schedule has not run"),
+        read(GET, "/api/v1/tz-diff", inspection::tz_diff).slow()
+            .named("diffZones", "Lists the fires that newer zone data would move"),
     ]
 }
 
@@ -61,6 +70,7 @@ mod tests {
     use super::*;
     use crate::http::endpoint::Access;
     use crate::http::{Api, Parts, Reach, State, router};
+    use crate::inspect::Inspector;
     use crate::store_time::StoreTime;
     use crate::topics::TopicDirectory;
     use crate::wake::Wake;
@@ -86,6 +96,13 @@ mod tests {
             zones: ZoneDatabase::bundled(),
             time: Arc::new(StoreTime::new(clock)),
             topics: TopicDirectory::new(Arc::clone(&store), BTreeSet::new()),
+            inspector: Inspector {
+                store: Arc::clone(&store),
+                zones: ZoneDatabase::bundled(),
+                misfire_threshold: chrono::TimeDelta::seconds(30),
+                tzdir: None,
+                progress: None,
+            },
             redis: None,
             state: Arc::new(State::new(SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }, false)),
             reach: Reach::Loopback,

@@ -195,10 +195,20 @@ impl<'a> Prover<'a> {
         }
     }
 
+    /// Accounts for what was due before `at`, or for all of it, at most for `most` instants; whether it came that far.
+    ///
+    /// `observe` and `finish` do the same without a bound: whoever must not keep others waiting walks first.
+    pub fn walk(&mut self, at: Option<DateTime<Utc>>, most: usize) -> bool {
+        if self.group.as_ref().is_some_and(|group| at.is_none_or(|at| group.at < at)) {
+            self.close_group();
+        }
+        self.pass_over(at, most)
+    }
+
     /// Ends the proof.
     pub fn finish(mut self) -> Proof {
         self.close_group();
-        self.pass_over(None);
+        self.pass_over(None, usize::MAX);
         self.close_run();
         for at in self.several_tasks.into_keys().filter(|at| self.question.asks_about(*at)) {
             self.proof.double.add(at);
@@ -215,7 +225,7 @@ impl<'a> Prover<'a> {
     fn close_group(&mut self) {
         let Some(group) = self.group.take() else { return };
         let at = group.at;
-        self.pass_over(Some(at));
+        self.pass_over(Some(at), usize::MAX);
         let was_fired_by_schedule = group.of_schedule.as_ref().is_some_and(|row| row.reason.is_none());
         let mut is_double = self.several_tasks.remove(&at).is_some_and(|tasks| tasks > group.fired)
             || (was_fired_by_schedule && group.backfilled);
@@ -265,10 +275,13 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// Accounts for the expected instants before `at`, or for all that are left.
-    fn pass_over(&mut self, at: Option<DateTime<Utc>>) {
-        while self.expected.peek().is_some_and(|next| at.is_none_or(|at| next < at)) {
-            let Some((next, stretch)) = self.expected.take() else { return };
+    /// Accounts for the expected instants before `at`, or for all that are left; whether `most` were enough.
+    fn pass_over(&mut self, at: Option<DateTime<Utc>>, most: usize) -> bool {
+        for _ in 0..most {
+            if !self.expected.peek().is_some_and(|next| at.is_none_or(|at| next < at)) {
+                return true;
+            }
+            let Some((next, stretch)) = self.expected.take() else { return true };
             self.proof.expected += 1;
             match &mut self.run {
                 Some(run) if next <= run.until => {
@@ -278,6 +291,7 @@ impl<'a> Prover<'a> {
                 _ => absent(&self.question, &mut self.proof, &mut self.undecided, next, stretch),
             }
         }
+        false
     }
 
     /// Checks that a run that lies in what is asked about counts as many instants as there were.

@@ -139,7 +139,11 @@ impl World {
         // As the store hands them out: from the last row before what is asked about.
         let first = rows.iter().rposition(|row| row.scheduled_at < question.from).unwrap_or(0);
         rows.drain(..first).for_each(drop);
-        rows.into_iter().for_each(|row| prover.observe(row.clone()));
+        for row in rows {
+            while !prover.walk(Some(row.scheduled_at), 3) {}
+            prover.observe(row.clone());
+        }
+        while !prover.walk(None, 3) {}
         let proof = prover.finish();
         let accounted_for = proof.fired
             + proof.skipped_in_all()
