@@ -30,8 +30,11 @@ pub(crate) struct Inspector {
     /// Where newer zone data may appear.
     pub(crate) tzdir: Option<PathBuf>,
     /// Is told how far a long look has come.
-    pub(crate) progress: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub(crate) progress: Option<Arc<Tell>>,
 }
+
+/// Tells how far something has come.
+pub(crate) type Tell = dyn Fn(&str) + Send + Sync;
 
 /// Why a look found no answer.
 #[derive(Debug, thiserror::Error)]

@@ -75,6 +75,31 @@ impl Inspector {
         self.tz_diff(&self.zones, &newest).await
     }
 
+    /// What moves from the newest release that any node ever noted. Where that is not at hand any more, the next instant of each
+    /// schedule is all that is known of it.
+    pub(crate) async fn tz_diff_from_stored(&self, new: &ZoneDatabase) -> Result<Report, InspectError> {
+        let noted = self.store.noted_tz_version().await?.unwrap_or_else(|| new.version().to_owned());
+        let at_hand = ZoneDatabase::at_hand(self.tzdir.as_deref()).into_iter().find(|zones| zones.version() == noted);
+        if let Some(old) = at_hand {
+            return self.tz_diff(&old, new).await;
+        }
+        let now = self.store.now().await?;
+        let mut comparing = Comparing::new(new, new, now);
+        comparing.report.from =
+            Release { version: noted, source: "not at hand: only the next fire of each schedule is known".into() };
+        let mut after = None;
+        loop {
+            let page = self.store.schedules(&ScheduleFilter::default(), Page { after, limit: PAGE }).await?;
+            for schedule in &page {
+                comparing.add_next(schedule, new, now);
+            }
+            after = page.last().map(|schedule| schedule.id);
+            if page.len() < PAGE as usize {
+                return Ok(comparing.finish());
+            }
+        }
+    }
+
     /// What moves from one release to another.
     pub(crate) async fn tz_diff(&self, old: &ZoneDatabase, new: &ZoneDatabase) -> Result<Report, InspectError> {
         let now = self.store.now().await?;
@@ -117,11 +142,30 @@ impl<'a> Comparing<'a> {
 
     /// Compares one schedule; a paused one too, as somebody may resume it.
     pub(crate) fn add(&mut self, schedule: &Schedule) {
-        self.report.looked_at += 1;
         let (moved, error) = match self.diff.moved(schedule) {
             Ok(moved) => (moved, None),
             Err(error) => (Moved::default(), Some(error.to_string())),
         };
+        self.note(schedule, moved, error);
+    }
+
+    /// Compares the stored next instant of a schedule, which is not due yet, with what it would be.
+    fn add_next(&mut self, schedule: &Schedule, new: &ZoneDatabase, now: DateTime<Utc>) {
+        let stored = schedule.next_fire_at.filter(|at| *at > now);
+        let mut planned = schedule.clone();
+        let (moved, error) = match planned.plan(now, new) {
+            Ok(()) if stored.is_some() && planned.next_fire_at != stored => {
+                let first = vec![(stored, planned.next_fire_at)];
+                (Moved { count: 1, first, is_cut: true }, None)
+            }
+            Ok(()) => (Moved::default(), None),
+            Err(error) => (Moved::default(), Some(error.to_string())),
+        };
+        self.note(schedule, moved, error);
+    }
+
+    fn note(&mut self, schedule: &Schedule, moved: Moved, error: Option<String>) {
+        self.report.looked_at += 1;
         if moved.count == 0 && !moved.is_cut && error.is_none() {
             return;
         }

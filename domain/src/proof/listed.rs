@@ -41,7 +41,8 @@ impl Listed {
         while let (Some(a), Some(b)) = (left.peek().copied(), right.peek().copied()) {
             if (a - b).abs() <= reach {
                 pairs.push((a, b));
-                (left.next(), right.next());
+                left.next();
+                right.next();
             } else if a < b {
                 ours.extend(left.next());
             } else {

@@ -239,7 +239,7 @@ impl<'a> Prover<'a> {
                 self.proof.expected += 1;
             }
             self.note(&row, is_expected);
-        } else if is_expected && group.backfilled && !self.run.as_ref().is_some_and(|run| at <= run.until) {
+        } else if is_expected && group.backfilled && self.run.as_ref().is_none_or(|run| at > run.until) {
             self.expected.take();
             self.proof.expected += 1;
             self.proof.filled += 1;
@@ -278,7 +278,7 @@ impl<'a> Prover<'a> {
     /// Accounts for the expected instants before `at`, or for all that are left; whether `most` were enough.
     fn pass_over(&mut self, at: Option<DateTime<Utc>>, most: usize) -> bool {
         for _ in 0..most {
-            if !self.expected.peek().is_some_and(|next| at.is_none_or(|at| next < at)) {
+            if self.expected.peek().is_none_or(|next| at.is_some_and(|at| next >= at)) {
                 return true;
             }
             let Some((next, stretch)) = self.expected.take() else { return true };

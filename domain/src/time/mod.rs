@@ -25,4 +25,4 @@ pub use recurrence::{NextFire, Note, Recurrence};
 pub use resolve::{DstFold, DstGap, DstPolicy, Resolution};
 pub use zone::Zone;
 pub use zone_database::{ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError};
-pub use zone_diff::{Moved, ZoneDiff};
+pub use zone_diff::{Moved, Pair, ZoneDiff};

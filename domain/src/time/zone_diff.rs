@@ -24,16 +24,22 @@ pub struct ZoneDiff<'a> {
     from: DateTime<Utc>,
     to: DateTime<Utc>,
     /// Where the two differ, by the zone's name.
-    stretches: HashMap<String, Vec<(DateTime<Utc>, DateTime<Utc>)>>,
+    stretches: HashMap<String, Vec<Stretch>>,
 }
+
+/// An instant as it was and as it becomes; `None` where there is none.
+pub type Pair = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+
+/// From when to when.
+type Stretch = (DateTime<Utc>, DateTime<Utc>);
 
 /// What moves of one schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moved {
     /// How many instants move, appear or vanish.
     pub count: u64,
-    /// The first of them, as they were and as they become; `None` where there is none.
-    pub first: Vec<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)>,
+    /// The first of them.
+    pub first: Vec<Pair>,
     /// Whether there were too many to search them all.
     pub is_cut: bool,
 }
@@ -63,10 +69,10 @@ impl<'a> ZoneDiff<'a> {
     }
 
     /// Where the rules of a schedule's zone differ, with what lies near.
-    fn stretches(&mut self, old: &Recurrence, new: &Recurrence) -> &[(DateTime<Utc>, DateTime<Utc>)] {
+    fn stretches(&mut self, old: &Recurrence, new: &Recurrence) -> &[Stretch] {
         let (Recurrence::Cron { zone: old, .. }, Recurrence::Cron { zone: new, .. }) = (old, new) else { return &[] };
         if !self.stretches.contains_key(old.name()) {
-            let mut found: Vec<(DateTime<Utc>, DateTime<Utc>)> = Vec::new();
+            let mut found: Vec<Stretch> = Vec::new();
             let mut at = self.from;
             while at < self.to {
                 if old.offset_seconds_at(at) != new.offset_seconds_at(at) {
