@@ -43,6 +43,8 @@ pub(super) struct ProveArgs {
 
 /// How many schedules in order are shown; the rest are counted.
 const SHOWN: usize = 40;
+/// How many schedules are told more about than their numbers.
+const NOTED: usize = 20;
 /// How many instants of each kind are shown of one schedule.
 const INSTANTS: usize = 10;
 
@@ -95,11 +97,14 @@ impl Page<'_> {
         }
         text.push('\n');
         text.push_str(&self.table());
-        for schedule in &report.schedules {
-            let notes = self.notes(schedule);
-            if !notes.is_empty() {
-                text.push_str(&format!("\n\n{}\n  {}", schedule.name, notes.join("\n  ")));
-            }
+        let mut noted: Vec<_> = report.schedules.iter().map(|schedule| (schedule, self.notes(schedule))).collect();
+        noted.retain(|(_, notes)| !notes.is_empty());
+        noted.sort_by_key(|(schedule, _)| schedule.holds);
+        for (schedule, notes) in noted.iter().take(NOTED) {
+            text.push_str(&format!("\n\n{}\n  {}", schedule.name, notes.join("\n  ")));
+        }
+        if noted.len() > NOTED {
+            text.push_str(&format!("\n\n… and notes on {} more schedules; --json has them", noted.len() - NOTED));
         }
         text.push_str("\n\n");
         text.push_str(&self.verdict());
@@ -181,7 +186,10 @@ impl Page<'_> {
             let note = pause.note.as_deref().map_or_else(String::new, |note| format!(" ({note})"));
             notes.push(format!("paused since {} {until}{note}", show(&pause.from)));
         }
-        notes.extend(schedule.created_at.as_ref().map(|at| format!("created at {}", show(at))));
+        // That somebody made it explains why little was due, and is no news among many.
+        if self.report.schedules.len() == 1 {
+            notes.extend(schedule.created_at.as_ref().map(|at| format!("created at {}", show(at))));
+        }
         notes.extend(schedule.deleted_at.as_ref().map(|at| format!("deleted at {}", show(at))));
         notes
     }

@@ -54,7 +54,7 @@ async fn a_task_is_added_shown_listed_and_moved() {
     assert_eq!((&added["payload"]["hello"], &added["metadata"]["ownerId"]), (&"world".into(), &"me".into()));
     desk.server.ended_task(id).await;
     let page = desk.ok(&["task", "show", id]);
-    assert!(page.contains("completed") && page.contains("attempt     1 of 1") && page.contains("OUTCOME"), "{page}");
+    assert!(page.contains("completed") && page.contains("attempt   1 of 1") && page.contains("OUTCOME"), "{page}");
 
     let at = ["--at", "2036-12-01 09:00", "--tz", "America/New_York"];
     let later = desk.json(&[&["task", "add", "report.send"][..], &at].concat());
