@@ -38,7 +38,7 @@ impl Bygone {
         let mut definition = Definition::new(name, rhythm, zone, &"report".parse().unwrap());
         definition.overlap_policy = OverlapPolicy::Allow;
         let schedule = Schedule::new(definition, self.now(), &self.zones).unwrap();
-        self.store.create_schedule(&schedule).await.unwrap();
+        self.store.create_schedule(&schedule, None).await.unwrap();
         schedule
     }
 
@@ -47,7 +47,7 @@ impl Bygone {
         let mut schedule = self.store.schedule_by_name(name).await.unwrap().unwrap();
         change(&mut schedule);
         schedule.plan(self.now(), &self.zones).unwrap();
-        self.store.update_schedule(&schedule).await.unwrap();
+        self.store.update_schedule(&schedule, None).await.unwrap();
     }
 
     /// Decides every instant as it comes, for so long.

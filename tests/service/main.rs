@@ -21,6 +21,7 @@ mod keys;
 mod list;
 mod metrics;
 mod moves;
+mod prove_page;
 mod readme;
 mod refusals;
 mod shutdown;

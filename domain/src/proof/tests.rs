@@ -64,7 +64,7 @@ impl World {
     fn tick(&mut self) {
         let Some(schedule) = &mut self.schedule else { return };
         let rules = FireRules { zones: self.zones.clone(), misfire_threshold: THRESHOLD };
-        let due = DueSchedule { schedule: schedule.clone(), live_tasks: 0, calendars: Vec::new() };
+        let due = DueSchedule { schedule: schedule.clone(), live_tasks: 0, calendars: Vec::new(), topic: None };
         let tick = decide(&due, self.now, &rules).unwrap();
         for fire in tick.fires {
             let (reason, until, count) = match fire.disposition {

@@ -14,7 +14,7 @@ use punctual_store::{Access, connect};
 use crate::support::*;
 
 fn fired(schedule: &Schedule, at: DateTime<Utc>) -> NewFire {
-    let task = Box::new(schedule.task_of_fire(at, false));
+    let task = Box::new(schedule.task_of_fire(at, false, None));
     NewFire { id: FireId::generate(), scheduled_at: at, disposition: Disposition::Fired(task) }
 }
 
@@ -27,8 +27,14 @@ fn skipped(at: DateTime<Utc>, until: DateTime<Utc>, count: u64) -> NewFire {
 async fn make(world: &World, schedule: &Schedule, fires: Vec<NewFire>) {
     let last = fires.last().unwrap().scheduled_at;
     world.clock.advance_to(last);
-    let tick =
-        Tick { fires, cancel_previous: false, next_fire_at: None, fired_through: last, tz_version: "2026a".into() };
+    let tick = Tick {
+        fires,
+        resumes: false,
+        cancel_previous: false,
+        next_fire_at: Some(last + TimeDelta::minutes(1)),
+        fired_through: last,
+        tz_version: "2026a".into(),
+    };
     let id = schedule.id;
     world.tick(10, &move |due, _| (due.schedule.id == id).then(|| tick.clone())).await.unwrap();
 }
@@ -58,16 +64,16 @@ pub(crate) async fn a_ledger_comes_in_order_and_begins_with_the_row_before(world
         fired(&schedule, at(8)),
     ];
     make(&world, &schedule, fires).await;
-    world.add_fires(schedule.id, FireKind::Backfill, vec![fired(&schedule, at(5))], "2026a").await.unwrap();
-    world.add_fires(schedule.id, FireKind::Manual, vec![fired(&schedule, at(7))], "2026a").await.unwrap();
+    assert_eq!(world.backfill(schedule.id, vec![at(5)]).await.unwrap().made, 1);
+    assert_eq!(world.trigger(schedule.id).await.unwrap().fire.unwrap().scheduled_at, at(8));
     for (from, to, expected) in [
-        (None, None, vec![1, 2, 3, 5, 7, 7, 8]),
-        (Some(2), Some(8), vec![1, 2, 3, 5, 7, 7]),
+        (None, None, vec![1, 2, 3, 5, 7, 8, 8]),
+        (Some(2), Some(8), vec![1, 2, 3, 5, 7]),
         (Some(4), Some(7), vec![3, 5]),
         (Some(6), Some(7), vec![3, 5]),
-        (Some(8), None, vec![7, 7, 8]),
+        (Some(8), None, vec![7, 8, 8]),
         (Some(0), Some(1), vec![]),
-        (Some(20), Some(30), vec![8]),
+        (Some(20), Some(30), vec![8, 8]),
     ] {
         let span = Span { from: from.map(at), to: to.map(at) };
         for limit in [1, 2, 100] {
@@ -96,7 +102,7 @@ pub(crate) async fn instants_with_several_tasks_are_found_and_retries_are_not(wo
 
     // Behind the schedule's back: one beside a live task, two beside an ended one.
     for minute in [1, 1, 2] {
-        world.add(schedule.task_of_fire(at(minute), false)).await;
+        world.add(schedule.task_of_fire(at(minute), false, None)).await;
     }
     assert_eq!(world.several_tasks(schedule.id, span, 10).await.unwrap(), [(at(1), 3), (at(2), 2)]);
     assert_eq!(world.several_tasks(schedule.id, span, 1).await.unwrap(), [(at(1), 3)]);
@@ -137,13 +143,13 @@ pub(crate) async fn it_is_noted_how_far_fires_were_pruned(world: World) {
     assert_eq!(world.fires_pruned_before().await.unwrap(), Some(before));
 
     // Who keeps more for once does not make what is gone provable again.
-    world.add_fires(schedule.id, FireKind::Manual, vec![skipped(at(9), at(9), 1)], "2026a").await.unwrap();
+    make(&world, &schedule, vec![skipped(at(2), at(2), 1)]).await;
     world.advance(TimeDelta::days(10));
     assert_eq!(world.prune(Duration::from_secs(1), 10).await.unwrap().fires, 1);
     let before = world.now() - TimeDelta::seconds(1);
-    world.add_fires(schedule.id, FireKind::Manual, vec![skipped(at(10), at(10), 1)], "2026a").await.unwrap();
-    world.advance(TimeDelta::days(1) + TimeDelta::seconds(1));
-    world.prune(day, 10).await.unwrap();
+    make(&world, &schedule, vec![skipped(at(3), at(3), 1)]).await;
+    world.advance(TimeDelta::days(2));
+    assert_eq!(world.prune(Duration::from_secs(2 * 24 * 60 * 60 - 1), 10).await.unwrap().fires, 1);
     assert!(world.fires_pruned_before().await.unwrap().unwrap() >= before);
 }
 
