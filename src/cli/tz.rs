@@ -140,6 +140,7 @@ fn schedule(item: &Value) -> Option<Schedule> {
         last_fired_at: None,
         next_fire_at: None,
         fired_through: None,
+        tz_version: String::new(),
         fires_made: 0,
         created_at,
         updated_at: created_at,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::{Clock, FakeClock};
-use punctual_domain::fire::{FireRules, decide};
+use punctual_domain::fire::{DueSchedule, FireRules, decide};
 use punctual_domain::schedule::{Definition, OverlapPolicy, Rhythm, Schedule};
-use punctual_domain::store::Store;
+use punctual_domain::store::{Lateness, Store};
 use punctual_domain::time::ZoneDatabase;
 use punctual_store::Options;
 
@@ -53,7 +53,7 @@ impl Bygone {
     /// Decides every instant as it comes, for so long.
     pub(crate) async fn work(&self, length: TimeDelta) {
         let until = self.now() + length;
-        while let Some(next) = self.store.next_fire_at().await.unwrap().filter(|next| *next <= until) {
+        while let Some(next) = self.store.next_tick_at().await.unwrap().fire_at.filter(|next| *next <= until) {
             self.clock.advance_to(next);
             self.tick().await;
         }
@@ -67,7 +67,8 @@ impl Bygone {
 
     pub(crate) async fn tick(&self) {
         let rules = FireRules { zones: self.zones.clone(), misfire_threshold: TimeDelta::seconds(30) };
-        self.store.tick(1000, &move |due, now| decide(due, now, &rules).ok()).await.unwrap();
+        let decide = |due: &DueSchedule, now| decide(due, now, &rules).ok();
+        self.store.tick(Lateness::Any, 1000, &decide).await.unwrap();
     }
 
     /// Leaves the database to the service.

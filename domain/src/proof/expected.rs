@@ -132,7 +132,8 @@ impl Stretch {
 /// The instant after which a version is due; `None` if it is paused for good.
 fn begins_after(schedule: &Schedule, since: DateTime<Utc>) -> Option<DateTime<Utc>> {
     if !schedule.enabled {
-        return schedule.paused_until.map(|until| until.max(since));
+        // The instant of the end itself may fire.
+        return schedule.paused_until.map(|until| since.max(until - TICK));
     }
     let planned = match schedule.next_fire_at {
         // It kept an instant that was due, or its clock was a little behind.

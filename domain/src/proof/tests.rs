@@ -43,10 +43,8 @@ impl World {
     /// Lets the time pass until `until` while the Ticker is at work, and decides each instant as it comes.
     fn work(mut self, until: &str) -> Self {
         let until = at(until);
-        while let Some(next) = self.schedule.as_ref().and_then(|schedule| schedule.next_fire_at) {
-            if next > until {
-                break;
-            }
+        let due_at = |schedule: &Schedule| if schedule.enabled { schedule.next_fire_at } else { schedule.paused_until };
+        while let Some(next) = self.schedule.as_ref().and_then(due_at).filter(|next| *next <= until) {
             self.now = self.now.max(next);
             self.tick();
         }
@@ -80,6 +78,11 @@ impl World {
         }
         schedule.next_fire_at = tick.next_fire_at;
         schedule.fired_through = Some(tick.fired_through);
+        if tick.resumes {
+            (schedule.enabled, schedule.paused_until) = (true, None);
+            schedule.version += 1;
+            self.history.push((self.now, self.schedule.clone()));
+        }
     }
 
     /// Edits the schedule, as the API does it: planned a moment before it is written.
@@ -279,16 +282,20 @@ fn a_pause_that_ends_by_itself_is_due_again_from_then_on() {
         schedule.enabled = false;
         schedule.paused_until = Some(at("12:05:00"));
     };
-    let resume = |schedule: &mut Schedule| {
-        schedule.enabled = true;
-        schedule.paused_until = None;
-    };
-    let world = World::every_minute().work("12:02:30").edit(until);
-    let in_time = World { history: world.history.clone(), ..world }.work("12:05:00").edit(resume).work("12:10:00");
-    check(&in_time, "12:00:00", "12:10:00", "expected 7 fired 7");
+    // The instant of the end itself fires.
+    let in_time = World::every_minute().work("12:02:30").edit(until).work("12:10:00");
+    check(&in_time, "12:00:00", "12:10:00", "expected 8 fired 8");
+    check(&in_time.lose(&["12:05:00"]), "12:00:00", "12:10:00", "expected 8 fired 7 missing 12:05:00");
 
-    let forgotten = World::every_minute().work("12:02:30").edit(until).sleep("12:08:20").edit(resume).work("12:10:00");
-    check(&forgotten, "12:00:00", "12:10:00", "expected 7 fired 4 overtaken 1 missing 12:06:00,12:07:00");
+    // Seen late, what passed meanwhile is decided like anything else that is late.
+    let mut seen_late = World::every_minute().work("12:02:30").edit(until).sleep("12:08:20");
+    seen_late.tick();
+    check(&seen_late.work("12:10:00"), "12:00:00", "12:10:00", "expected 8 fired 5 coalesced 3 late 1");
+
+    // Nobody looked, and somebody resumed it by hand.
+    let by_hand = |schedule: &mut Schedule| (schedule.enabled, schedule.paused_until) = (true, None);
+    let forgotten = World::every_minute().work("12:02:30").edit(until).sleep("12:08:20").edit(by_hand).work("12:10:00");
+    check(&forgotten, "12:00:00", "12:10:00", "expected 8 fired 4 overtaken 1 missing 12:05:00,12:06:00,12:07:00");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use punctual_domain::fire::{Disposition, FireKind, NewFire, SkipReason, Tick};
 use punctual_domain::id::{FireId, TaskId};
 use punctual_domain::proof::LedgerRow;
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{FireFilter, Page, Span, Standing, StoreError, TaskFilter};
+use punctual_domain::store::{FireFilter, Lateness, Page, Span, Standing, StoreError, TaskFilter};
 use punctual_domain::task::NewTask;
 use punctual_store::{Access, connect};
 
@@ -30,13 +30,14 @@ async fn make(world: &World, schedule: &Schedule, fires: Vec<NewFire>) {
     let tick = Tick {
         fires,
         resumes: false,
+        stops: None,
         cancel_previous: false,
         next_fire_at: Some(last + TimeDelta::minutes(1)),
         fired_through: last,
         tz_version: "2026a".into(),
     };
     let id = schedule.id;
-    world.tick(10, &move |due, _| (due.schedule.id == id).then(|| tick.clone())).await.unwrap();
+    world.tick(Lateness::Any, 10, &|due, _| (due.schedule.id == id).then(|| tick.clone())).await.unwrap();
 }
 
 async fn ledger(world: &World, schedule: &Schedule, span: Span, limit: u32) -> Vec<LedgerRow> {
