@@ -12,6 +12,7 @@ pub mod config;
 mod coordination;
 mod engine;
 mod http;
+mod inspect;
 mod library;
 mod plugins;
 mod pulse;

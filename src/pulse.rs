@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
+use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_store::{ConnectError, SchemaState};
@@ -59,12 +60,23 @@ impl Pulse {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        self.store.heartbeat(&self.node).await?;
+        self.store.heartbeat(&Node { about: self.about(), ..self.node.clone() }).await?;
         let offset = self.time.measure(&*self.store).await?;
         if offset.abs() > TOLERATED_OFFSET {
             warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
         }
         Ok(())
+    }
+
+    /// What the node says about itself, and whether it is paused right now.
+    fn about(&self) -> Json {
+        match serde_json::from_str::<serde_json::Map<_, _>>(self.node.about.as_str()) {
+            Ok(mut about) => {
+                about.insert("paused".into(), self.state.is_paused().into());
+                Json::from_stored(serde_json::Value::Object(about).to_string())
+            }
+            Err(_) => self.node.about.clone(),
+        }
     }
 
     /// Notes what the schema is; whether that could be found out.
@@ -101,7 +113,6 @@ enum Health {
 mod tests {
     use punctual_domain::clock::FakeClock;
     use punctual_domain::id::NodeId;
-    use punctual_domain::json::Json;
 
     use super::*;
 

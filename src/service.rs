@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use punctual_actors::{Handlers, Settings, TreeError};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::{MigrationError, Store, StoreError};
@@ -23,6 +24,7 @@ use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::engine::{self, Engine, EngineError};
 use crate::http::{self, Api, BoundedListener, Reach, State};
+use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
 use crate::telemetry::Exporter;
@@ -183,7 +185,7 @@ impl Service {
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,
-            about: about(&plugins, address),
+            about: about(&plugins, address, options.start),
             state: Arc::clone(&state),
             start: options.start,
         })
@@ -194,6 +196,13 @@ impl Service {
             time: engine.time(),
             topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             misfire_threshold: config.misfire_threshold,
+            inspector: Inspector {
+                store: Arc::clone(&store),
+                zones: zones.clone(),
+                misfire_threshold: TimeDelta::from_std(config.misfire_threshold).unwrap_or(TimeDelta::MAX),
+                tzdir: config.tzdir.clone(),
+                progress: None,
+            },
             redis,
             state: Arc::clone(&state),
             reach: Reach::of(address),
@@ -333,10 +342,11 @@ async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
 }
 
 /// What the node says about itself.
-fn about(plugins: &[Arc<dyn Plugin>], address: SocketAddr) -> serde_json::Value {
+fn about(plugins: &[Arc<dyn Plugin>], address: SocketAddr, start: Start) -> serde_json::Value {
     serde_json::json!({
         "listen": address.to_string(),
         "plugins": plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
         "topics": plugins::topics(plugins),
+        "paused": start == Start::Paused,
     })
 }

@@ -18,12 +18,15 @@ pub mod news;
 pub mod node;
 pub mod outbox;
 pub mod outlook;
+pub mod proof;
 pub mod rate;
 pub mod retry;
 pub mod schedule;
+pub mod simulation;
 pub mod store;
 pub mod task;
 pub mod time;
 pub mod topic;
+pub mod why;
 
 pub use punctual_sdk::{Attempt, Outcome};

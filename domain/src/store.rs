@@ -11,6 +11,7 @@
 mod audit;
 mod claims;
 mod cluster;
+mod inspection;
 mod outbox;
 mod plugins;
 mod pulls;
@@ -23,6 +24,7 @@ mod upkeep;
 pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
+pub use inspection::{Inspection, Standing};
 pub use outbox::{Outbox, Posted};
 pub use plugins::{MigrationError, Plugins};
 pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
@@ -38,11 +40,14 @@ use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
 pub trait Store:
-    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep
+    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
 {
 }
 
-impl<T: Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep> Store for T {}
+impl<T> Store for T where
+    T: Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
+{
+}
 
 /// Why a store could not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

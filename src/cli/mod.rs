@@ -1,11 +1,22 @@
 //! The command line: one file per command. Results go to stdout, everything else to stderr.
 
 mod bench;
+mod calendar;
+mod client;
 mod config;
 mod doctor;
+mod look;
 mod migrate;
 pub mod next;
+mod output;
+mod prove;
+mod schedule;
 mod serve;
+mod simulate;
+mod task;
+mod tz;
+mod when;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,6 +42,13 @@ Examples:
   punctual config check                                  all errors of the configuration
   punctual doctor                                        is everything in place?
   punctual next '0 9 * * 1-5' --tz America/Mexico_City   the next instants
+  punctual task add echo --payload '{\"hello\": \"world\"}'
+  punctual schedule add nightly --cron '30 2 * * *' --tz America/New_York --topic report
+  punctual prove --from -24h                             did everything fire, once?
+  punctual why nightly                                   why did it not?
+
+Commands on tasks, schedules and calendars, prove, why and simulate ask the service at PUNCTUAL_URL (http://127.0.0.1:7878)
+with the API key in PUNCTUAL_TOKEN, if it needs one.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 
@@ -47,8 +65,25 @@ enum Command {
     Config(config::ConfigCommand),
     /// Checks the database, Redis, the clock and the zone data
     Doctor(doctor::DoctorArgs),
+    /// Makes, lists and changes tasks of a running service
+    Task(Box<task::TaskArgs>),
+    /// Makes, lists and changes schedules of a running service
+    Schedule(Box<schedule::ScheduleArgs>),
+    /// Writes and lists the days on which schedules do not fire
+    Calendar(calendar::CalendarArgs),
+    /// Proves that everything fired that should have, once
+    Prove(prove::ProveArgs),
+    /// Says why a task, an execution or a schedule has not run
+    Why(why::WhyArgs),
+    /// Tells what all schedules would do in a stretch of time
+    Simulate(simulate::SimulateArgs),
+    /// Compares releases of time zone data
+    #[command(subcommand)]
+    Tz(tz::TzCommand),
     /// Measures this build on this database
     Bench(bench::BenchArgs),
+    /// Prints what makes a shell complete these commands
+    Completions(CompletionsArgs),
 }
 
 impl Cli {
@@ -67,7 +102,15 @@ impl Cli {
             Some(Command::Next(args)) => run_next(&args),
             Some(Command::Config(command)) => command.run(plugins),
             Some(Command::Doctor(args)) => args.run(plugins).await,
+            Some(Command::Task(args)) => args.run().await,
+            Some(Command::Schedule(args)) => args.run().await,
+            Some(Command::Calendar(args)) => args.run().await,
+            Some(Command::Prove(args)) => args.run(plugins).await,
+            Some(Command::Why(args)) => args.run(plugins).await,
+            Some(Command::Simulate(args)) => args.run(plugins).await,
+            Some(Command::Tz(command)) => command.run(plugins).await,
             Some(Command::Bench(args)) => args.run(plugins).await,
+            Some(Command::Completions(args)) => args.run(),
         }
     }
 }
@@ -98,10 +141,30 @@ impl ConfigArgs {
     }
 }
 
+/// Prints what makes a shell complete these commands.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  punctual completions bash > ~/.local/share/bash-completion/completions/punctual
+  punctual completions zsh > \"${fpath[1]}/_punctual\"
+  punctual completions fish > ~/.config/fish/completions/punctual.fish")]
+struct CompletionsArgs {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+impl CompletionsArgs {
+    fn run(self) -> Result<ExitCode> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "punctual", &mut script);
+        output::print(&String::from_utf8_lossy(&script))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 fn run_next(args: &next::NextArgs) -> Result<ExitCode> {
     use punctual_domain::clock::Clock;
-    let tzdir = std::env::var_os("PUNCTUAL_TZDIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let zones = punctual_domain::time::ZoneDatabase::current(tzdir.as_deref())?;
+    let zones = when::zones()?;
     let now = crate::SystemClock::new().now();
     next::run(args, &zones, now, std::io::stdin().lock(), std::io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)

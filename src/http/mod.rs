@@ -18,6 +18,7 @@ mod fields;
 mod fingerprint;
 mod guard;
 mod health;
+mod inspection;
 mod instant;
 mod list_page;
 mod listener;
@@ -63,6 +64,7 @@ pub(crate) use listener::BoundedListener;
 pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
 
+use crate::inspect::Inspector;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
@@ -81,6 +83,7 @@ pub(crate) struct Api {
     time: Arc<StoreTime>,
     topics: TopicDirectory,
     fire_rules: FireRules,
+    inspector: Inspector,
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
@@ -100,6 +103,7 @@ pub(crate) struct Parts {
     pub(crate) topics: TopicDirectory,
     /// How late an instant of a schedule may be found and still just fire.
     pub(crate) misfire_threshold: Duration,
+    pub(crate) inspector: Inspector,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
@@ -119,6 +123,7 @@ impl Api {
             zones: parts.zones,
             time: parts.time,
             topics: parts.topics,
+            inspector: parts.inspector,
             redis: parts.redis,
             wake: parts.wake,
             state: parts.state,

@@ -127,6 +127,19 @@ impl Parameters {
         limit.unwrap_or(DEFAULT_LIMIT)
     }
 
+    /// A text, if it was given.
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        self.take(name)
+    }
+
+    /// An instant that has to be given.
+    pub(crate) fn needed(&mut self, name: &'static str) -> DateTime<Utc> {
+        if !self.given.iter().any(|(known, value)| known == name && !value.is_empty()) {
+            self.refusals.add(name, "is missing: give an RFC 3339 instant such as 2026-11-16T14:30:00Z");
+        }
+        self.instant(name).unwrap_or_default()
+    }
+
     /// Refuses what nobody asked for.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
         for (name, _) in &self.given {

@@ -3,7 +3,9 @@
 use axum::http::Method;
 
 use super::endpoint::{Endpoint, open, operate, read, submit};
-use super::{batch, bulk, calendars, executions, health, metrics, moves, outlook, schedule_moves, schedules, tasks};
+use super::{
+    batch, bulk, calendars, executions, health, inspection, metrics, moves, outlook, schedule_moves, schedules, tasks,
+};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -78,6 +80,15 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("putCalendar", "Makes or replaces a calendar"),
         operate(DELETE, "/api/v1/calendars/{name}", calendars::delete)
             .named("deleteCalendar", "Deletes a calendar that no schedule names"),
+
+        read(GET, "/api/v1/prove", inspection::prove).slow()
+            .named("prove", "Compares what should have fired with what did"),
+        read(GET, "/api/v1/simulate", inspection::simulate).slow()
+            .named("simulate", "Tells what all schedules would do in a stretch of time"),
+        read(GET, "/api/v1/why/{id}", inspection::why)
+            .named("why", "Says why a task, an execution or a schedule has not run"),
+        read(GET, "/api/v1/tz-diff", inspection::tz_diff).slow()
+            .named("diffZones", "Lists the fires that newer zone data would move"),
     ]
 }
 
@@ -103,6 +114,7 @@ mod tests {
     use super::*;
     use crate::http::endpoint::Access;
     use crate::http::{Api, Parts, Reach, State, router};
+    use crate::inspect::Inspector;
     use crate::store_time::StoreTime;
     use crate::topics::TopicDirectory;
     use crate::wake::Wake;
@@ -129,6 +141,13 @@ mod tests {
             time: Arc::new(StoreTime::new(clock)),
             topics: TopicDirectory::new(Arc::clone(&store), BTreeSet::new()),
             misfire_threshold: Duration::from_secs(30),
+            inspector: Inspector {
+                store: Arc::clone(&store),
+                zones: ZoneDatabase::bundled(),
+                misfire_threshold: chrono::TimeDelta::seconds(30),
+                tzdir: None,
+                progress: None,
+            },
             redis: None,
             state: Arc::new(State::new(SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }, false)),
             reach: Reach::Loopback,

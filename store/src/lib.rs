@@ -32,6 +32,8 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// Whether the schema is brought up to date.
     pub migrate: Migrate,
+    /// Whether anything can be written.
+    pub access: Access,
     /// The most connections to hold (PostgreSQL), or readers beside the writer (SQLite).
     pub connections: u32,
     /// How long a statement may take before it counts as lost.
@@ -40,7 +42,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clock: None, migrate: Migrate::Run, connections: 10, deadline: Duration::from_secs(30) }
+        Self {
+            clock: None,
+            migrate: Migrate::Run,
+            access: Access::Full,
+            connections: 10,
+            deadline: Duration::from_secs(30),
+        }
     }
 }
 
@@ -51,6 +59,16 @@ pub enum Migrate {
     Run,
     /// Refuse a schema that is not up to date.
     Check,
+}
+
+/// What a store may do with its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything. A SQLite file belongs to one process then.
+    Full,
+    /// Read, and nothing else: the schema is checked and left as it is, every write is refused, and a SQLite file may be in
+    /// use by the process that owns it.
+    Look,
 }
 
 /// Why a store cannot be used at all.

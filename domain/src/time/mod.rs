@@ -17,6 +17,7 @@ mod suggestion;
 mod wall;
 mod zone;
 mod zone_database;
+mod zone_diff;
 
 pub use cron::{Expression, ExpressionError, Style};
 pub use interval::{Interval, IntervalError};
@@ -24,3 +25,4 @@ pub use recurrence::{NextFire, Note, Recurrence};
 pub use resolve::{DstFold, DstGap, DstPolicy, Resolution};
 pub use zone::{ClockChange, Zone};
 pub use zone_database::{ZoneDatabase, ZoneDatabaseError, ZoneError, ZoneSource, ZoneVersion, ZoneVersionError};
+pub use zone_diff::{Moved, Pair, ZoneDiff};

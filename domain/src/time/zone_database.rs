@@ -105,6 +105,12 @@ impl ZoneDatabase {
         Ok(Self::newest(configured.into_iter().chain(system)))
     }
 
+    /// Every release at hand: the bundled data, the configured folder and the system's, as far as they can be used.
+    pub fn at_hand(configured: Option<&Path>) -> Vec<Self> {
+        let folders = configured.into_iter().chain([Path::new(SYSTEM_FOLDER)]);
+        std::iter::once(Self::bundled()).chain(folders.filter_map(|folder| Self::from_folder(folder).ok())).collect()
+    }
+
     /// The newest of the candidates and the bundled data; the bundled data wins a draw.
     pub fn newest(candidates: impl IntoIterator<Item = Self>) -> Self {
         candidates.into_iter().fold(Self::bundled(), |newest, candidate| {

@@ -47,6 +47,7 @@ mod cluster;
 mod fires;
 mod gather;
 mod hearing;
+mod inspection;
 mod kept;
 mod list;
 mod migrate;
@@ -80,7 +81,7 @@ pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 
 use crate::plugins::Enqueue;
-use crate::{ConnectError, Migrate, Options, bad_url};
+use crate::{Access, ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
 use hearing::Hearing;
 use kept::Kept;
@@ -114,7 +115,11 @@ impl PostgresStore {
     /// schema than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         let mut connection = open(url).await?;
-        prepare(&mut connection, options.migrate).await?;
+        let (migrate, connecting) = match options.access {
+            Access::Full => (options.migrate, connect_options(url)?),
+            Access::Look => (Migrate::Check, connect_options(url)?.options([("default_transaction_read_only", "on")])),
+        };
+        prepare(&mut connection, migrate).await?;
         // A failed farewell changes nothing: the connection is gone either way.
         let _ = connection.close().await;
 
@@ -123,11 +128,11 @@ impl PostgresStore {
             .acquire_timeout(ACQUIRE_DEADLINE)
             .test_before_acquire(false)
             .after_connect(move |connection, _| Box::pin(limit_statements(connection, options.deadline)))
-            .connect_lazy_with(connect_options(url)?);
+            .connect_lazy_with(connecting.clone());
         let for_plugins = PgPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(ACQUIRE_DEADLINE)
-            .connect_lazy_with(connect_options(url)?.application_name("punctual plugins"));
+            .connect_lazy_with(connecting.application_name("punctual plugins"));
         let clock = options.clock.clone();
         let enqueue = Enqueue { now: Arc::new(move || clock.as_ref().map(|clock| clock.now())) };
         let database = Database::postgres(for_plugins, Arc::new(enqueue));

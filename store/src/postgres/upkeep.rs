@@ -21,9 +21,6 @@ use crate::text::{KEEP_NODES, Retention};
 /// How long answers are kept under their Idempotency-Key.
 const KEEP_ANSWERS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A fire stays as long as its task lives.
-const OLD_FIRE: &str = "fired_at < $1 AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.id = task_id)";
-
 /// How long plugins may take to give back their connections.
 const PLUGINS_TIME: Duration = Duration::from_secs(1);
 
@@ -39,7 +36,7 @@ impl Upkeep for PostgresStore {
             delete_old(connection, "punctual_pull_rates", "refilled_at < $1", before, limit).await?;
             Ok(Pruned {
                 tasks,
-                fires: delete_old(connection, "punctual_fires", OLD_FIRE, before, limit).await?
+                fires: prune_fires(connection, before, limit).await?
                     + delete_old(connection, "punctual_missed_fires", "noted_at < $1", before, limit).await?,
                 messages: delete_old(
                     connection,
@@ -203,6 +200,16 @@ async fn prune_tasks(
         .await
         .map_err(broken)?;
     Ok(pruned.rows_affected())
+}
+
+async fn prune_fires(connection: &mut PgConnection, before: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+    let pruned: i64 = sqlx::query_scalar(include_str!("sql/prune_fires.sql"))
+        .bind(before)
+        .bind(i64::from(limit))
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    Ok(pruned as u64)
 }
 
 /// Removes rows of a table that match, at most `limit`.

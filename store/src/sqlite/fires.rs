@@ -122,7 +122,7 @@ fn matching(id: ScheduleId, filter: &FireFilter, page: Page<FireId>) -> Query {
 }
 
 /// A row of `fires.sql`.
-fn fire(row: &SqliteRow) -> Result<Fire, StoreError> {
+pub(super) fn fire(row: &SqliteRow) -> Result<Fire, StoreError> {
     let mut columns = Columns::of(row);
     Ok(Fire {
         id: FireId(columns.take()?),

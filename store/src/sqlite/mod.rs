@@ -16,6 +16,7 @@ mod claims;
 mod cluster;
 mod file;
 mod fires;
+mod inspection;
 mod list;
 mod migrate;
 mod outbox;
@@ -50,7 +51,7 @@ pub use tasks::insert_tasks;
 pub(crate) use topics::definitions;
 
 use crate::plugins::Enqueue;
-use crate::{ConnectError, Migrate, Options, SchemaState};
+use crate::{Access, ConnectError, Migrate, Options, SchemaState};
 use file::Place;
 use writer::{Line, Writer};
 
@@ -86,6 +87,12 @@ impl SqliteStore {
                 prepare(&mut connection, options.migrate, &now).await?;
                 (Line::in_memory(connection), None, write, None, None)
             }
+            Place::File(path) if options.access == Access::Look => {
+                let connection = look(&path).await?;
+                let readers = readers(&path, options.connections);
+                let line = Line::to_file(connection, reading(&path), file::Identity::of(&path)?);
+                (line, Some(readers), reading(&path), None, None)
+            }
             Place::File(path) => {
                 // By whatever name it is called, it is locked by one.
                 let path = path.canonicalize().unwrap_or(path);
@@ -97,11 +104,7 @@ impl SqliteStore {
                 let mut connection = write.connect().await.map_err(|error| file::cannot_open(&path, error))?;
                 check_durability(&mut connection).await?;
                 prepare(&mut connection, options.migrate, &now).await?;
-                let readers = SqlitePoolOptions::new()
-                    .max_connections(options.connections.max(1))
-                    .acquire_timeout(ACQUIRE_DEADLINE)
-                    .test_before_acquire(false)
-                    .connect_lazy_with(reading(&path));
+                let readers = readers(&path, options.connections);
                 (
                     Line::to_file(connection, writing(&path), file::Identity::of(&path)?),
                     Some(readers),
@@ -230,6 +233,26 @@ fn writing(path: &Path) -> SqliteConnectOptions {
 
 fn reading(path: &Path) -> SqliteConnectOptions {
     tuned(SqliteConnectOptions::new().filename(path)).read_only(true).pragma("cache_size", "-8192")
+}
+
+fn readers(path: &Path, connections: u32) -> SqlitePool {
+    SqlitePoolOptions::new()
+        .max_connections(connections.max(1))
+        .acquire_timeout(ACQUIRE_DEADLINE)
+        .test_before_acquire(false)
+        .connect_lazy_with(reading(path))
+}
+
+/// Opens a file for reading, whoever owns it, and checks its schema.
+///
+/// SQLite lets a second process read beside the one that writes, and never makes either wait for the other.
+async fn look(path: &Path) -> Result<SqliteConnection, ConnectError> {
+    if !path.exists() {
+        return Err(ConnectError::Refused(format!("there is no database at {}: correct the URL", path.display())));
+    }
+    let mut connection = reading(path).connect().await.map_err(|error| file::cannot_open(path, error))?;
+    migrate::check(&mut connection).await?;
+    Ok(connection)
 }
 
 /// Refuses a file that cannot keep what was answered through a power cut.

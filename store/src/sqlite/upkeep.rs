@@ -128,6 +128,13 @@ async fn prune(
         *removed = removal.execute(&mut *connection).await.map_err(broken)?.rows_affected();
     }
     let [fires, missed, messages, answers, audit, nodes, _] = removed;
+    if fires > 0 {
+        sqlx::query(include_str!("sql/note_pruned_fires.sql"))
+            .bind(micros_before(now, keep))
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+    }
     Ok(Pruned { tasks, fires: fires + missed, messages, answers, audit, nodes })
 }
 

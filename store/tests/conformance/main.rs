@@ -20,6 +20,7 @@ mod enqueue_function;
 mod events;
 mod fires;
 mod idempotency;
+mod inspection;
 mod instants;
 mod keyed_moves;
 mod leases;
@@ -363,6 +364,15 @@ behaviours! {
         a_backfill_over_its_bound_makes_nothing
         eight_backfills_of_one_stretch_make_each_fire_once
         a_fire_outlives_its_pruned_task;
+    inspection:
+        a_ledger_comes_in_order_and_begins_with_the_row_before
+        instants_with_several_tasks_are_found_and_retries_are_not
+        deleted_schedules_are_still_known
+        it_is_noted_how_far_fires_were_pruned
+        a_fire_is_found_by_its_id
+        what_stands_before_a_task_is_told
+        who_leads_and_which_zone_data_was_noted_can_be_read
+        a_look_reads_beside_whoever_owns_the_database_and_writes_nothing;
     calendars:
         a_calendar_is_written_and_replaced
         calendars_are_listed_by_name

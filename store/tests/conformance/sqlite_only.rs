@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_domain::store::{Page, StoreError, TaskFilter};
-use punctual_store::{ConnectError, Migrate, Options, connect};
+use punctual_store::{Access, ConnectError, Migrate, Options, connect};
 use sqlx::{Connection, SqliteConnection};
 
 use crate::support::*;
@@ -137,4 +137,13 @@ fn a_file_that_was_deleted_under_the_store_takes_no_more_tasks() {
         std::fs::rename(&aside, &back).unwrap();
         world.add(task("mail")).await;
     });
+}
+
+#[test]
+fn a_look_at_a_file_that_is_not_there_creates_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Database::sqlite(&folder, "missing.db").url();
+    let sentence = block_on(refusal(&url, Options { access: Access::Look, ..options(None) }));
+    assert!(sentence.contains("no database at") && sentence.contains("missing.db"), "{sentence}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

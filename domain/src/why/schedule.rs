@@ -1,0 +1,325 @@
+//! Why a schedule did not fire, and why a fire made no task.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Cause, NodeFacts, Reason, from_now, instant};
+use crate::fire::{Fire, FireKind, SkipReason};
+use crate::node::Leadership;
+use crate::schedule::{MisfirePolicy, Schedule};
+
+/// What is known about a schedule.
+#[derive(Debug, Clone)]
+pub struct ScheduleFacts<'a> {
+    /// The schedule; `None` if it was deleted.
+    pub schedule: Option<&'a Schedule>,
+    /// When it was deleted.
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// Why its definition cannot be understood with today's zone data.
+    pub not_understood: Option<String>,
+    /// Its last fire of its own.
+    pub last_fire: Option<&'a Fire>,
+    /// Who decides what is due, as far as the store knows; `None` where that is not kept in the store.
+    pub leadership: Option<Leadership>,
+    /// Whether several nodes can share the store, so that one has to lead.
+    pub needs_leader: bool,
+    /// The nodes that were heard of lately.
+    pub nodes: &'a [NodeFacts],
+    /// How long an instant may stay undecided.
+    pub misfire_threshold: TimeDelta,
+    /// The store's present instant.
+    pub now: DateTime<Utc>,
+}
+
+/// Why a schedule does not fire, or when it does, the reason that counts most first.
+pub fn why_schedule(facts: &ScheduleFacts<'_>) -> Vec<Reason> {
+    let Some(schedule) = facts.schedule else {
+        let when = facts.deleted_at.map(instant).unwrap_or_default();
+        return vec![Reason::new(Cause::Deleted, format!("it was deleted at {when}; its fires stay until retention"))];
+    };
+    let mut reasons = Vec::new();
+    if let Some(reason) = &facts.not_understood {
+        let message = format!("its definition cannot be understood: {reason}; edit it");
+        reasons.push(Reason::new(Cause::NotUnderstood, message));
+    }
+    if !schedule.enabled {
+        reasons.push(paused(schedule, facts.now));
+    } else {
+        match schedule.next_fire_at {
+            None => reasons.push(done(schedule)),
+            Some(at) if at > facts.now => {
+                let message = format!("its next instant is {}", from_now(at, facts.now));
+                reasons.push(Reason::new(Cause::NotDue, message));
+            }
+            Some(at) => reasons.extend(overdue(at, facts)),
+        }
+    }
+    reasons.extend(facts.last_fire.map(|fire| last(fire, schedule, facts.now)));
+    reasons
+}
+
+/// Why a fire made no task; `None` if it made one.
+pub fn why_fire(fire: &Fire, schedule: Option<&Schedule>) -> Option<Reason> {
+    let reason = fire.reason?;
+    let late = fire.fired_at - fire.scheduled_at;
+    let late = super::duration(late);
+    let (code, why) = match reason {
+        SkipReason::Overlap => {
+            (Cause::Overlap, "a task of an earlier fire had not ended, and its overlapPolicy is skip".to_owned())
+        }
+        SkipReason::Coalesced => (
+            Cause::Coalesced,
+            format!("it was found {late} late, and its misfirePolicy is fire_once: a later one fired for all of them"),
+        ),
+        SkipReason::Misfire => {
+            (Cause::Misfire, format!("it was found {late} late, and its misfirePolicy is {}", MisfireName(schedule)))
+        }
+        SkipReason::Window => (
+            Cause::Window,
+            format!(
+                "it was found {late} late, which is more than its misfireWindowSeconds{}",
+                schedule.map_or_else(String::new, |schedule| {
+                    format!(" ({})", schedule.definition.misfire_window_seconds)
+                })
+            ),
+        ),
+        SkipReason::Calendar => (
+            Cause::Calendar,
+            match schedule.map(|schedule| schedule.definition.exclude_calendars.join(", ")) {
+                Some(names) if !names.is_empty() => format!("a calendar excludes its day ({names})"),
+                _ => "a calendar excluded its day".to_owned(),
+            },
+        ),
+    };
+    let what = match (fire.count, fire.until) {
+        (2.., Some(until)) => format!(
+            "the {} instants from {} to {} were skipped",
+            fire.count,
+            instant(fire.scheduled_at),
+            instant(until)
+        ),
+        _ => format!("the instant {} was skipped", instant(fire.scheduled_at)),
+    };
+    Some(Reason::new(code, format!("{what} at {}: {why}", instant(fire.fired_at))))
+}
+
+/// The policy as it is now, or as it must have been.
+struct MisfireName<'a>(Option<&'a Schedule>);
+
+impl std::fmt::Display for MisfireName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.map(|schedule| schedule.definition.misfire_policy) {
+            Some(MisfirePolicy::Skip) | None => f.write_str("skip"),
+            Some(_) => f.write_str("another one now, and was skip then"),
+        }
+    }
+}
+
+fn paused(schedule: &Schedule, now: DateTime<Utc>) -> Reason {
+    let note = schedule.pause_note.as_deref().map_or_else(String::new, |note| format!(" ({note})"));
+    let until = match schedule.paused_until {
+        Some(until) => format!("until {}", from_now(until, now)),
+        None => "until somebody resumes it".to_owned(),
+    };
+    let name = &schedule.definition.name;
+    let message = format!("it is paused{note} {until}; resume it by `punctual schedule resume '{name}'`");
+    Reason::new(Cause::Paused, message)
+}
+
+fn done(schedule: &Schedule) -> Reason {
+    let definition = &schedule.definition;
+    let why = match (definition.max_fires, definition.end_at) {
+        (Some(most), _) if schedule.fires_made >= most => format!("it made all of its {most} fires (maxFires)"),
+        (_, Some(end_at)) => format!("it has no instant before its endAt, {}", instant(end_at)),
+        _ => "its rhythm has no instant left".to_owned(),
+    };
+    Reason::new(Cause::Done, why)
+}
+
+fn overdue(at: DateTime<Utc>, facts: &ScheduleFacts<'_>) -> Vec<Reason> {
+    let now = facts.now;
+    if now - at <= facts.misfire_threshold && !facts.nodes.is_empty() && !facts.nodes.iter().all(|node| node.is_paused)
+    {
+        let message = format!("its instant {} is being decided", from_now(at, now));
+        return vec![Reason::new(Cause::Due, message)];
+    }
+    let mut reasons = vec![Reason::new(
+        Cause::Overdue,
+        format!(
+            "its instant {} is past and nobody decided it; when somebody does, its misfirePolicy says what becomes of it",
+            from_now(at, now)
+        ),
+    )];
+    let leader = facts.leadership.filter(|leadership| leadership.expires_at > now);
+    if facts.nodes.is_empty() {
+        reasons.push(Reason::new(Cause::NoNode, "no node was heard of lately: start one by `punctual serve`"));
+    } else if facts.nodes.iter().all(|node| node.is_paused) {
+        let message = "every node is paused; resume it by POST /api/v1/resume";
+        reasons.push(Reason::new(Cause::NodePaused, message));
+    } else if facts.needs_leader && leader.is_none() {
+        let message = "no node leads as far as the database knows (a lease in Redis is not seen here); `punctual doctor` and the log say more";
+        reasons.push(Reason::new(Cause::NoLeader, message));
+    }
+    reasons
+}
+
+/// What became of the last instant.
+fn last(fire: &Fire, schedule: &Schedule, now: DateTime<Utc>) -> Reason {
+    if let Some(reason) = why_fire(fire, Some(schedule)) {
+        return Reason { message: format!("last time {}", reason.message), ..reason };
+    }
+    let when = from_now(fire.scheduled_at, now);
+    let how = match fire.kind {
+        FireKind::Schedule => "it last fired for",
+        FireKind::Manual => "it was last triggered at",
+        FireKind::Backfill => "it was last filled in for",
+    };
+    let task = fire.task.as_ref();
+    let status = task.and_then(|task| task.status).map_or("removed by now", |status| status.as_str());
+    let id = task.map(|task| task.id.to_string()).unwrap_or_default();
+    Reason::new(Cause::Fired, format!("{how} {when}; its task {id} is {status}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fire::TaskOfFire;
+    use crate::id::{Epoch, FireId, NodeId, TaskId};
+    use crate::schedule::{Definition, Rhythm};
+    use crate::task::TaskStatus;
+    use crate::time::ZoneDatabase;
+
+    fn now() -> DateTime<Utc> {
+        "2026-11-16T12:00:10Z".parse().unwrap()
+    }
+
+    fn nightly(change: impl FnOnce(&mut Schedule)) -> Schedule {
+        let rhythm = Rhythm::Cron("0 * * * *".into());
+        let definition = Definition::new("nightly", rhythm, "UTC", &"report".parse().unwrap());
+        let mut schedule = Schedule::new(definition, now(), &ZoneDatabase::bundled()).unwrap();
+        change(&mut schedule);
+        schedule
+    }
+
+    fn fire(schedule: &Schedule, reason: Option<SkipReason>) -> Fire {
+        let scheduled_at = now() - TimeDelta::minutes(2);
+        let task = TaskOfFire {
+            id: TaskId::generate(),
+            status: Some(TaskStatus::Failed),
+            attempt: 1,
+            started_at: None,
+            completed_at: None,
+            error: None,
+        };
+        Fire {
+            id: FireId::generate(),
+            schedule_id: schedule.id,
+            kind: FireKind::Schedule,
+            scheduled_at,
+            fired_at: now(),
+            reason,
+            until: reason.map(|_| scheduled_at),
+            count: 1,
+            tz_version: "2026e".into(),
+            task: reason.is_none().then_some(task),
+        }
+    }
+
+    fn facts<'a>(schedule: &'a Schedule, nodes: &'a [NodeFacts]) -> ScheduleFacts<'a> {
+        ScheduleFacts {
+            schedule: Some(schedule),
+            deleted_at: None,
+            not_understood: None,
+            last_fire: None,
+            leadership: None,
+            needs_leader: false,
+            nodes,
+            misfire_threshold: TimeDelta::seconds(30),
+            now: now(),
+        }
+    }
+
+    fn causes(facts: &ScheduleFacts<'_>) -> Vec<Cause> {
+        why_schedule(facts).into_iter().map(|reason| reason.code).collect()
+    }
+
+    #[test]
+    fn a_schedule_says_what_it_waits_for() {
+        let node = NodeFacts { id: NodeId::generate(), handles: Vec::new(), is_paused: false };
+        let paused_node = NodeFacts { is_paused: true, ..node.clone() };
+        let nodes = [node.clone()];
+        let at = |seconds| Some(now() - TimeDelta::seconds(seconds));
+        let overdue = nightly(|schedule| schedule.next_fire_at = at(60));
+        let fresh = nightly(|schedule| schedule.next_fire_at = at(5));
+        let done = nightly(|schedule| schedule.next_fire_at = None);
+        let paused = nightly(|schedule| {
+            schedule.enabled = false;
+            schedule.next_fire_at = None;
+        });
+        let waits = nightly(|_| {});
+        let leads = |seconds| {
+            let expires_at = now() + TimeDelta::seconds(seconds);
+            Some(Leadership { owner: node.id, epoch: Epoch(1), expires_at })
+        };
+        let led = |leadership| ScheduleFacts { needs_leader: true, leadership, ..facts(&overdue, &nodes) };
+        for (what, facts, expected) in [
+            ("waits", facts(&waits, &nodes), vec![Cause::NotDue]),
+            ("paused", facts(&paused, &nodes), vec![Cause::Paused]),
+            ("done", facts(&done, &nodes), vec![Cause::Done]),
+            ("fresh", facts(&fresh, &nodes), vec![Cause::Due]),
+            ("overdue", facts(&overdue, &nodes), vec![Cause::Overdue]),
+            ("no node", facts(&fresh, &[]), vec![Cause::Overdue, Cause::NoNode]),
+            (
+                "paused nodes",
+                facts(&overdue, std::slice::from_ref(&paused_node)),
+                vec![Cause::Overdue, Cause::NodePaused],
+            ),
+            ("no leader", led(None), vec![Cause::Overdue, Cause::NoLeader]),
+            ("a leader of long ago", led(leads(-1)), vec![Cause::Overdue, Cause::NoLeader]),
+            ("a leader", led(leads(5)), vec![Cause::Overdue]),
+            (
+                "deleted",
+                ScheduleFacts { schedule: None, deleted_at: Some(now()), ..facts(&waits, &nodes) },
+                vec![Cause::Deleted],
+            ),
+            (
+                "not understood",
+                ScheduleFacts { not_understood: Some("unknown time zone".into()), ..facts(&waits, &nodes) },
+                vec![Cause::NotUnderstood, Cause::NotDue],
+            ),
+        ] {
+            assert_eq!(causes(&facts), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_fire_says_why_it_was_skipped() {
+        let schedule = nightly(|schedule| schedule.definition.exclude_calendars = vec!["holidays".into()]);
+        for (reason, code, part) in [
+            (SkipReason::Overlap, Cause::Overlap, "had not ended"),
+            (SkipReason::Coalesced, Cause::Coalesced, "2 min 0 s late"),
+            (SkipReason::Misfire, Cause::Misfire, "was skip then"),
+            (SkipReason::Window, Cause::Window, "misfireWindowSeconds (86400)"),
+            (SkipReason::Calendar, Cause::Calendar, "(holidays)"),
+        ] {
+            let told = why_fire(&fire(&schedule, Some(reason)), Some(&schedule)).unwrap();
+            assert!(told.code == code && told.message.contains(part), "{}", told.message);
+        }
+        let run = Fire { count: 3, until: Some(now()), ..fire(&schedule, Some(SkipReason::Misfire)) };
+        assert!(why_fire(&run, None).unwrap().message.starts_with("the 3 instants from 2026-11-16T11:58:10Z to"));
+        assert_eq!(why_fire(&fire(&schedule, None), None), None);
+    }
+
+    #[test]
+    fn what_became_of_the_last_instant_is_told_too() {
+        let schedule = nightly(|_| {});
+        for (reason, expected, part) in [
+            (None, Cause::Fired, "is failed"),
+            (Some(SkipReason::Overlap), Cause::Overlap, "last time the instant 2026-11-16T11:58:10Z was skipped"),
+        ] {
+            let fire = fire(&schedule, reason);
+            let facts = ScheduleFacts { last_fire: Some(&fire), ..facts(&schedule, &[]) };
+            let reasons = why_schedule(&facts);
+            assert!(reasons[1].code == expected && reasons[1].message.contains(part), "{reasons:?}");
+        }
+    }
+}

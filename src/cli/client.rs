@@ -1,0 +1,205 @@
+//! The client of a running service, for every command that talks to one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use reqwest::{Method, StatusCode, Url};
+use serde_json::Value;
+
+/// Where the service is, and who asks.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ClientArgs {
+    /// The service's address
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "PUNCTUAL_URL",
+        default_value = "http://127.0.0.1:7878",
+        help_heading = "Connection"
+    )]
+    url: String,
+    /// An API key, pk_…
+    #[arg(long, value_name = "KEY", env = "PUNCTUAL_TOKEN", hide_env_values = true, help_heading = "Connection")]
+    token: Option<String>,
+}
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long an answer may take; the service has its own, shorter deadlines.
+const ANSWER: Duration = Duration::from_secs(11 * 60);
+
+/// Calls a service.
+pub(super) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    token: Option<String>,
+}
+
+/// What it answered.
+pub(super) struct Answer {
+    /// As it came.
+    pub(super) text: String,
+}
+
+impl ClientArgs {
+    pub(super) fn connect(&self) -> Result<Client> {
+        let base = Url::parse(&self.url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .with_context(|| {
+                format!("PUNCTUAL_URL is {:?}, which is not an address such as http://127.0.0.1:7878", self.url)
+            })?;
+        let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy().build()?;
+        let token = self.token.clone().filter(|token| !token.is_empty());
+        Ok(Client { http, base, token })
+    }
+}
+
+impl Client {
+    pub(super) async fn get(&self, path: &[&str], query: &[(&str, Option<String>)]) -> Result<Answer> {
+        self.call(Method::GET, path, query, None).await
+    }
+
+    pub(super) async fn post(&self, path: &[&str], body: Value) -> Result<Answer> {
+        self.call(Method::POST, path, &[], Some(body)).await
+    }
+
+    pub(super) async fn put(&self, path: &[&str], body: Value) -> Result<Answer> {
+        self.call(Method::PUT, path, &[], Some(body)).await
+    }
+
+    pub(super) async fn patch(&self, path: &[&str], body: Value) -> Result<Answer> {
+        self.call(Method::PATCH, path, &[], Some(body)).await
+    }
+
+    pub(super) async fn delete(&self, path: &[&str]) -> Result<Answer> {
+        self.call(Method::DELETE, path, &[], None).await
+    }
+
+    /// The id of a schedule that is named by its id or its name.
+    pub(super) async fn schedule_id(&self, name_or_id: &str) -> Result<String> {
+        if name_or_id.len() == 36 && name_or_id.parse::<uuid::Uuid>().is_ok() {
+            return Ok(name_or_id.to_owned());
+        }
+        let query = [("name", Some(name_or_id.to_owned()))];
+        let found = self.get(&["schedules"], &query).await?.json()?;
+        let id = found["items"][0]["id"].as_str();
+        id.map(str::to_owned).with_context(|| {
+            format!("there is no schedule {name_or_id:?}; `punctual schedule list` shows those there are")
+        })
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, Option<String>)],
+        body: Option<Value>,
+    ) -> Result<Answer> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        let given: Vec<_> = query.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+        if !given.is_empty() {
+            url.query_pairs_mut().extend_pairs(given);
+        }
+        let mut request = self.http.request(method, url);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let text = response.text().await.context("the answer broke off")?;
+        if status.is_success() { Ok(Answer { text }) } else { bail!(refusal(status, &text)) }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
+        if error.is_connect() {
+            return anyhow!(
+                "nothing answers at {}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)",
+                self.base.as_str().trim_end_matches('/')
+            );
+        }
+        if error.is_timeout() {
+            return anyhow!("{} did not answer in time", self.base.as_str().trim_end_matches('/'));
+        }
+        let mut reason = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(inner) = source {
+            reason = inner.to_string();
+            source = inner.source();
+        }
+        anyhow!("{} cannot be asked: {reason}", self.base.as_str().trim_end_matches('/'))
+    }
+}
+
+impl Answer {
+    pub(super) fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.text).context("the answer is not JSON: is this address a punctual service?")
+    }
+
+    /// The answer as a type of ours.
+    pub(super) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.text).context("the answer is not as expected: is the service of another version?")
+    }
+}
+
+/// What a problem says, for people: its detail, and each bad field.
+fn refusal(status: StatusCode, text: &str) -> String {
+    let Ok(problem) = serde_json::from_str::<Value>(text) else {
+        return format!("the service answered {status}");
+    };
+    let Some(detail) = problem["detail"].as_str() else { return format!("the service answered {status}: {text}") };
+    let mut told = detail.to_owned();
+    let errors = problem["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for error in errors {
+        let line = format!(
+            "{}: {}",
+            error["field"].as_str().unwrap_or_default(),
+            error["message"].as_str().unwrap_or_default()
+        );
+        // The detail of a single bad field is that field.
+        if line != detail {
+            told.push_str("\n  ");
+            told.push_str(&line);
+        }
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        told.push_str("\n  set PUNCTUAL_TOKEN to an API key; `punctual key create` makes one");
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_told_with_each_bad_field_once() {
+        for (text, told) in [
+            (
+                r#"{"detail":"topic: is missing","errors":[{"field":"topic","message":"is missing"}]}"#,
+                "topic: is missing",
+            ),
+            (
+                r#"{"detail":"2 fields are wrong","errors":[{"field":"a","message":"b"},{"field":"c","message":"d"}]}"#,
+                "2 fields are wrong\n  a: b\n  c: d",
+            ),
+            (r#"{"detail":"there is no task x"}"#, "there is no task x"),
+            ("<html>", "the service answered 400 Bad Request"),
+        ] {
+            assert_eq!(refusal(StatusCode::BAD_REQUEST, text), told);
+        }
+    }
+
+    #[test]
+    fn an_address_has_to_be_one() {
+        for url in ["localhost:7878", "ftp://x", "", "http://"] {
+            assert!(ClientArgs { url: url.into(), token: None }.connect().is_err(), "{url}");
+        }
+    }
+}

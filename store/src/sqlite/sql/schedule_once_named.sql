@@ -1,0 +1,5 @@
+-- The schedule that last had a name.
+SELECT schedule_id FROM punctual_schedule_history
+WHERE schedule ->> '$.definition.name' = ?1
+ORDER BY changed_at DESC
+LIMIT 1

@@ -1,0 +1,149 @@
+//! The commands on tasks against a running service, and what they say when there is none.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{Database, Server, punctual};
+
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A service, and the command line beside it.
+struct Desk {
+    database: Database,
+    server: Server,
+}
+
+impl Desk {
+    fn open() -> Self {
+        let database = Database::sqlite();
+        let server = Server::start(&database);
+        Self { database, server }
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        run(punctual(self.database.folder.path()).args(arguments).env("PUNCTUAL_URL", &self.server.url))
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let (code, out, error) = self.run(arguments);
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+        out
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let out = self.ok(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
+    }
+
+    fn refused(&self, arguments: &[&str]) -> String {
+        let (code, out, error) = self.run(arguments);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {error}");
+        error
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_added_shown_listed_and_moved() {
+    let desk = Desk::open();
+    let added = desk.json(&["task", "add", "echo", "--payload", r#"{"hello": "world"}"#, "--metadata", "ownerId=me"]);
+    let id = added["id"].as_str().unwrap();
+    assert_eq!((&added["payload"]["hello"], &added["metadata"]["ownerId"]), (&"world".into(), &"me".into()));
+    desk.server.ended_task(id).await;
+    let page = desk.ok(&["task", "show", id]);
+    assert!(page.contains("completed") && page.contains("attempt   1 of 1") && page.contains("OUTCOME"), "{page}");
+
+    let at = ["--at", "2036-12-01 09:00", "--tz", "America/New_York"];
+    let later = desk.json(&[&["task", "add", "report.send"][..], &at].concat());
+    let later_id = later["id"].as_str().unwrap();
+    assert_eq!(later["runAt"], "2036-12-01T14:00:00.000Z");
+    let page = desk.ok(&["task", "list", "--status", "pending"]);
+    assert!(page.contains(later_id) && page.contains("2036-12-01 09:00:00 -05:00") && !page.contains(id), "{page}");
+
+    let moved = desk.json(&["task", "reschedule", later_id, "--in", "2h", "--priority", "-5"]);
+    assert_eq!((&moved["rescheduledFrom"], &moved["priority"]), (&later_id.into(), &(-5).into()));
+    let moved_id = moved["id"].as_str().unwrap();
+    let page = desk.ok(&["task", "cancel", moved_id]);
+    assert!(page.contains("cancelled"), "{page}");
+    let count = desk.ok(&["task", "cancel", "--topic", "report.send", "--dry-run"]);
+    assert_eq!(count.trim(), "would cancel: 0 tasks");
+    let error = desk.refused(&["task", "retry", moved_id]);
+    assert!(error.contains("has not failed"), "{error}");
+    desk.server.stop();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_before_and_after_asking() {
+    let desk = Desk::open();
+    let error = desk.refused(&["task", "add", "a b", "--priority", "1000"]);
+    assert!(error.contains("2 fields are wrong") && error.contains("\n  topic: ") && error.contains("\n  priority: "));
+    for (arguments, part) in [
+        (
+            &["task", "add", "echo", "--at", "2036-03-09 02:30", "--tz", "America/New_York"][..],
+            "does not exist in America",
+        ),
+        (&["task", "add", "echo", "--at", "2036-11-02 01:30", "--tz", "America/New_York"], "comes twice in America"),
+        (&["task", "add", "echo", "--at", "2036-12-01 09:00"], "say which zone"),
+        (&["task", "add", "echo", "--at", "2036-12-01 09:00", "--tz", "EST"], "America/New_York"),
+        (&["task", "add", "echo", "--payload", "{"], "--payload is not JSON"),
+        (&["task", "show", "nonsense"], "there is no task nonsense"),
+        (&["task", "cancel"], "Give an id, or a filter"),
+    ] {
+        let error = desk.refused(arguments);
+        assert!(error.contains(part), "{part:?}: {error}");
+    }
+    for arguments in [&["task", "add"][..], &["task", "add", "echo", "--in", "soon"], &["task", "nonsense"]] {
+        let (code, out, error) = desk.run(arguments);
+        assert!(code == Some(2) && out.is_empty() && !error.is_empty(), "{arguments:?}: {error}");
+    }
+    desk.server.stop();
+}
+
+#[test]
+fn without_a_service_it_is_said_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["task", "list"][..], &["prove"], &["why", "x"], &["simulate"], &["schedule", "list"]] {
+        let mut command = punctual(folder.path());
+        let (code, out, error) = run(command.args(arguments).env("PUNCTUAL_URL", "http://127.0.0.1:1"));
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}");
+        assert!(
+            error.contains("nothing answers at http://127.0.0.1:1: start the service by `punctual serve`"),
+            "{error}"
+        );
+    }
+    let (code, _, error) = run(punctual(folder.path()).args(["task", "list", "--url", "nonsense"]));
+    assert!(code == Some(1) && error.contains("http://127.0.0.1:7878"), "{error}");
+    let missing = ["prove", "--database", "sqlite://missing.db"];
+    let (code, _, error) = run(punctual(folder.path()).args(missing));
+    assert!(code == Some(1) && error.contains("there is no database at missing.db"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was created");
+}
+
+#[test]
+fn every_command_has_help_with_examples_and_shells_complete_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["task"][..],
+        &["task", "add"],
+        &["schedule"],
+        &["schedule", "add"],
+        &["schedule", "edit"],
+        &["schedule", "backfill"],
+        &["calendar"],
+        &["prove"],
+        &["why"],
+        &["simulate"],
+        &["tz", "diff"],
+        &["completions"],
+    ] {
+        let (code, out, _) = run(punctual(folder.path()).args(arguments).arg("--help"));
+        assert!(code == Some(0) && out.contains("Examples:"), "{arguments:?}: {out}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, _) = run(punctual(folder.path()).args(["completions", shell]));
+        assert!(code == Some(0) && out.contains("simulate"), "{shell}");
+    }
+}
