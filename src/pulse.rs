@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
+use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_store::{ConnectError, SchemaState};
@@ -59,12 +60,24 @@ impl Pulse {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        self.store.heartbeat(&self.node).await?;
+        self.store.heartbeat(&self.present()).await?;
         let offset = self.time.measure(&*self.store).await?;
         if offset.abs() > TOLERATED_OFFSET {
             warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
         }
         Ok(())
+    }
+
+    /// The node as it is now.
+    fn present(&self) -> Node {
+        let mut node = self.node.clone();
+        if let Ok(mut about) = serde_json::from_str::<serde_json::Value>(node.about.as_str())
+            && about.is_object()
+        {
+            about["paused"] = self.state.is_paused().into();
+            node.about = Json::from_stored(about.to_string());
+        }
+        node
     }
 
     /// Notes what the schema is; whether that could be found out.
@@ -101,7 +114,6 @@ enum Health {
 mod tests {
     use punctual_domain::clock::FakeClock;
     use punctual_domain::id::NodeId;
-    use punctual_domain::json::Json;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Answer, Created, Remember, Store};
+use punctual_domain::store::{Answer, Created, Remember, Reply, Store};
 use punctual_domain::task::Task;
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,10 @@ use super::task_view::TaskView;
 use super::{fingerprint, tasks};
 
 /// One call; without an `Idempotency-Key` nothing of it is remembered.
+#[derive(Clone)]
 pub(crate) struct Call(Option<Keyed>);
 
+#[derive(Clone)]
 struct Keyed {
     owner: String,
     key: String,
@@ -34,6 +36,18 @@ impl Call {
     pub(crate) async fn first_answer(&self, store: &dyn Store) -> Result<Option<Response>, Problem> {
         let Some(Keyed { owner, key, fingerprint }) = &self.0 else { return Ok(None) };
         Ok(store.remembered(owner, key, fingerprint).await?.map(respond))
+    }
+
+    /// Answers, and has the store keep the answer; the first one where the call came before.
+    pub(crate) async fn keep(self, store: &dyn Store, answer: Answer) -> Result<Response, Problem> {
+        let kept = answer.clone();
+        match self.remember(move |(): &()| kept) {
+            None => Ok(respond(answer)),
+            Some(remember) => match store.keep_answer(remember).await? {
+                Reply::Made(()) => Ok(respond(answer)),
+                Reply::Replayed(first) => Ok(respond(first)),
+            },
+        }
     }
 
     /// Has the store keep the answer that `answer` writes.
@@ -101,7 +115,8 @@ pub(crate) fn broken(reason: &str) -> Answer {
     Answer { status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(), body: String::new() }
 }
 
-fn written(status: StatusCode, body: &impl Serialize) -> Answer {
+/// An answer in JSON.
+pub(crate) fn written(status: StatusCode, body: &impl Serialize) -> Answer {
     match serde_json::to_string(body) {
         Ok(body) => Answer { status: status.as_u16(), body },
         Err(error) => broken(&error.to_string()),

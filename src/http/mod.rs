@@ -4,11 +4,13 @@
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
+mod audit;
 mod auth;
 mod batch;
 mod body;
 mod bulk;
 mod call;
+mod claims;
 mod cursor;
 mod endpoint;
 mod fields;
@@ -16,19 +18,27 @@ mod fingerprint;
 mod guard;
 mod health;
 mod instant;
+mod keys;
+mod limits;
 mod listener;
 mod memory;
 mod metrics;
 mod moves;
 mod new_task;
+mod nodes;
+mod outbox;
 mod problem;
 mod query;
+mod request_id;
 mod requests;
+mod settle;
 mod state;
 mod table;
 mod task_page;
 mod task_view;
 mod tasks;
+mod topics;
+mod work;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -41,7 +51,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub(crate) use auth::Reach;
@@ -49,8 +59,12 @@ use endpoint::Access;
 pub(crate) use listener::BoundedListener;
 pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
+pub(crate) use topics::declared as declared_topic;
 
+use crate::config::Network;
+use crate::engine::Command;
 use crate::redis::Redis;
+use crate::routes::pull::PullDesk;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
 use crate::wake::Wake;
@@ -66,11 +80,15 @@ pub(crate) struct Api {
     store: Arc<dyn Store>,
     zones: ZoneDatabase,
     time: Arc<StoreTime>,
-    topics: TopicDirectory,
+    topics: Arc<TopicDirectory>,
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
-    wake: Wake,
+    wake: Arc<Wake>,
+    desk: PullDesk,
+    webhook_allow: Vec<Network>,
+    commands: mpsc::Sender<Command>,
+    limits: limits::Limits,
     places: Semaphore,
     body_memory: Memory,
     batch_memory: Memory,
@@ -83,12 +101,20 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) zones: ZoneDatabase,
     pub(crate) time: Arc<StoreTime>,
-    pub(crate) topics: TopicDirectory,
+    pub(crate) topics: Arc<TopicDirectory>,
     pub(crate) redis: Option<Redis>,
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
-    pub(crate) wake: Wake,
+    pub(crate) wake: Arc<Wake>,
+    /// Where workers claim.
+    pub(crate) desk: PullDesk,
+    /// Private networks that a webhook may reach.
+    pub(crate) webhook_allow: Vec<Network>,
+    /// Leads to the engine.
+    pub(crate) commands: mpsc::Sender<Command>,
+    /// Requests per second and API key.
+    pub(crate) rate_limit: u32,
 }
 
 impl Api {
@@ -101,6 +127,10 @@ impl Api {
             topics: parts.topics,
             redis: parts.redis,
             wake: parts.wake,
+            desk: parts.desk,
+            webhook_allow: parts.webhook_allow,
+            commands: parts.commands,
+            limits: limits::Limits::new(parts.rate_limit),
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
@@ -120,6 +150,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(api), audit::note))
         .layer(from_fn_with_state(Arc::clone(api), auth::caller))
         .layer(from_fn_with_state(Arc::clone(api), guard::room))
         .layer(from_fn_with_state(Arc::clone(api), guard::origin));
@@ -130,6 +161,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .with_state(Arc::clone(api))
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(request_id::mark))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
 }
 

@@ -13,6 +13,7 @@ use super::{cursor, instant};
 
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 1000;
+const NO_CURSOR: &str = "is not a cursor; use nextCursor of the page before as it is";
 
 /// The parameters of one request; those without a value count as not given.
 pub(crate) struct Parameters {
@@ -56,18 +57,27 @@ impl Parameters {
         }
     }
 
-    /// Reads which page is wanted.
-    pub(crate) fn page<Id: From<IdOfCursor>>(&mut self) -> Page<Id> {
+    /// Reads which page of a list by name is wanted: how many items, and after which.
+    pub(crate) fn page_by_name(&mut self) -> (usize, Option<String>) {
+        let after = self.read("cursor", |text| cursor::read_name(text).ok_or_else(|| NO_CURSOR.into()));
+        (self.limit() as usize, after)
+    }
+
+    fn limit(&mut self) -> u32 {
         let limit = self.read("limit", |text| {
             text.parse()
                 .ok()
                 .filter(|limit| (1..=MAX_LIMIT).contains(limit))
                 .ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
         });
-        let after = self.read("cursor", |text| {
-            cursor::read(text).ok_or_else(|| "is not a cursor; use nextCursor of the page before as it is".into())
-        });
-        Page { after: after.map(|id| IdOfCursor(id).into()), limit: limit.unwrap_or(DEFAULT_LIMIT) }
+        limit.unwrap_or(DEFAULT_LIMIT)
+    }
+
+    /// Reads which page is wanted.
+    pub(crate) fn page<Id: From<IdOfCursor>>(&mut self) -> Page<Id> {
+        let limit = self.limit();
+        let after = self.read("cursor", |text| cursor::read(text).ok_or_else(|| NO_CURSOR.into()));
+        Page { after: after.map(|id| IdOfCursor(id).into()), limit }
     }
 
     /// Refuses what nobody asked for.
@@ -82,16 +92,16 @@ impl Parameters {
         self.read("status", statuses).unwrap_or_default()
     }
 
-    fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
+    pub(crate) fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
         // A plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
         self.read(name, |text| instant::read(&text.replace(' ', "+")))
     }
 
-    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    pub(crate) fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         parse(&self.take(name)?).map_err(|message| self.refusals.add(name, message)).ok()
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let position = self.given.iter().position(|(known, _)| known == name)?;
         Some(self.given.swap_remove(position).1).filter(|value| !value.is_empty())
     }

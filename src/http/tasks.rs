@@ -84,11 +84,13 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
         items: Vec<TaskView<'a>>,
         next_cursor: Option<String>,
     }
+    let next_cursor = page.next.map(|id| cursor::after(id.0));
     let items = page.tasks.iter().map(TaskView::new).collect();
     let mut text = Vec::with_capacity(page.bytes);
-    serde_json::to_writer(&mut text, &List { items, next_cursor: page.next.map(|id| cursor::after(id.0)) })
-        .map_err(cannot_be_shown)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], page.memory.with(text)).into_response())
+    serde_json::to_writer(&mut text, &List { items, next_cursor: next_cursor.clone() }).map_err(cannot_be_shown)?;
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], page.memory.with(text)).into_response();
+    cursor::link(&mut response, &uri, next_cursor.as_deref());
+    Ok(response)
 }
 
 /// The id in a path; a malformed one names no task.
