@@ -14,10 +14,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::{ConfigError, ConfigErrors};
+use punctual_domain::topic::TopicDefinition;
 pub use secret::Secret;
 pub use source::{DEFAULT_FILE, Source, Sources};
 pub use value::Network;
 
+use crate::http;
 use crate::plugins::Plugins;
 use key::{KEYS, Key};
 use source::{Text, Texts};
@@ -70,6 +72,19 @@ pub struct Config {
     pub signup: SignupConfig,
     /// The plugin `clearpath`.
     pub clearpath: ClearpathConfig,
+    /// Topics that the file declares; written at every start.
+    pub topics: Vec<DeclaredTopic>,
+}
+
+/// A topic that the configuration declares.
+#[derive(Debug, Clone)]
+pub struct DeclaredTopic {
+    /// What it is, over its defaults.
+    pub(crate) definition: TopicDefinition,
+    /// Whether its route is said; else it is what it was, or only announced.
+    pub(crate) says_route: bool,
+    /// Whether it is said to be paused or not; else that stays as it was.
+    pub(crate) says_paused: bool,
 }
 
 /// How messages go out.
@@ -139,8 +154,17 @@ impl Config {
     pub fn load(sources: &Sources) -> Result<Loaded, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let mut warnings = Vec::new();
-        let texts = source::collect(sources, &mut errors, &mut warnings);
-        let config = Reader { texts: &texts, errors: &mut errors, plugins: &sources.plugins }.config();
+        let (texts, declared) = source::collect(sources, &mut errors, &mut warnings);
+        let mut config = Reader { texts: &texts, errors: &mut errors, plugins: &sources.plugins }.config();
+        for topic in declared {
+            match http::declared_topic(&topic.name, &topic.json, &config.webhook_allow) {
+                Ok(topic) => config.topics.push(topic),
+                Err(refused) => refused.into_iter().for_each(|(field, message)| {
+                    let origin = format!("topics.{:?}.{field} in {}", topic.name, topic.path.display());
+                    errors.add(ConfigError { origin, value: None, expected: message });
+                }),
+            }
+        }
         if !errors.0.is_empty() {
             return Err(errors);
         }
@@ -217,6 +241,7 @@ impl Reader<'_> {
                 lab_api_url: self.optional("clearpath.lab_api_url", value::web_address),
                 lab_api_key: self.optional("clearpath.lab_api_key", |text| Ok(Secret::hidden(text))),
             },
+            topics: Vec::new(),
         };
         self.check_shorter("heartbeat_seconds", config.heartbeat, "lease_seconds", config.lease);
         self.check_shorter(

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_actors::{Deps, Handlers, Running, Settings, TreeError};
+use punctual_actors::{Deps, Handlers, Overheard, Running, Settings, TreeError};
 use punctual_domain::clock::Clock;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
-use punctual_domain::topic::{Route, TopicDefinition};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -25,7 +25,7 @@ use crate::pulse::Pulse;
 use crate::redis::Redis;
 use crate::service::Start;
 use crate::store_time::StoreTime;
-use crate::wake::{self, Wake};
+use crate::wake::{self, Listening, Wake};
 
 /// How long saying goodbye to the store may take.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -66,9 +66,24 @@ pub(crate) struct Engine {
     pulse: JoinHandle<()>,
     /// `None` while paused, and where there are no others.
     hearing: Option<JoinHandle<()>>,
+    /// What the actors stand on; they start anew when a pause ends.
+    deps: Deps,
     /// `None` while paused.
     tree: Option<Running>,
+    listening: Listening,
+    overhear: Option<Overhear>,
 }
+
+/// What a running engine can be told; each says whether that was done.
+pub(crate) enum Command {
+    /// Work.
+    Resume(oneshot::Sender<bool>),
+    /// Stop working, and stay.
+    Pause(oneshot::Sender<bool>),
+}
+
+/// Hears what the actors are told about tasks.
+type Overhear = Arc<dyn Fn(&Overheard) + Send + Sync>;
 
 impl Engine {
     pub(crate) async fn start(parts: Parts) -> Result<Self, EngineError> {
@@ -76,26 +91,31 @@ impl Engine {
         store.note_tz_version(zones.version()).await?;
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
         time.measure(&*store).await?;
+        let mut about = parts.about;
+        if about.is_object() {
+            about["paused"] = (parts.start == Start::Paused).into();
+        }
         let node = Node {
             id: NodeId::generate(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             tz_version: zones.version().to_owned(),
-            about: Json::from_stored(parts.about.to_string()),
+            about: Json::from_stored(about.to_string()),
             started_at: time.now(),
             seen_at: time.now(),
         };
         store.heartbeat(&node).await?;
         let node_id = node.id;
         register(&*store, &handlers).await?;
-        let tree = match parts.start {
-            Start::Working => {
-                let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
-                let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
-                let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
-                let deps = Deps { store, clock, zones, coordination, node: node_id, handlers, settings };
-                Some(punctual_actors::start(deps).await?)
-            }
-            Start::Paused => None,
+        let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
+        let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
+        let deps = Deps {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            zones,
+            coordination,
+            node: node_id,
+            handlers,
+            settings,
         };
         let pulse = Pulse {
             store: Arc::clone(&store),
@@ -106,8 +126,49 @@ impl Engine {
             node,
             every: settings.heartbeat,
         };
-        let hearing = tree.as_ref().and_then(|tree| wake::hear(Arc::clone(&store), tree.hints()));
-        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), hearing, tree })
+        let mut engine = Self {
+            store,
+            node_id,
+            time,
+            pulse: tokio::spawn(pulse.run()),
+            hearing: None,
+            deps,
+            tree: None,
+            listening: Listening::default(),
+            overhear: None,
+        };
+        if parts.start == Start::Working {
+            let resumed = engine.resume().await;
+            resumed.inspect_err(|_| engine.pulse.abort())?;
+        }
+        Ok(engine)
+    }
+
+    /// Starts the actors, unless they work already.
+    ///
+    /// # Errors
+    /// When they cannot be started.
+    pub(crate) async fn resume(&mut self) -> Result<(), TreeError> {
+        if self.tree.is_some() {
+            return Ok(());
+        }
+        let tree = punctual_actors::start(self.deps.clone()).await?;
+        self.listening.set(Some(tree.hints()));
+        self.hearing = wake::hear(Arc::clone(&self.store), tree.hints());
+        if let Some(overhear) = self.overhear.clone() {
+            tree.overhear(move |heard| overhear(heard));
+        }
+        self.tree = Some(tree);
+        Ok(())
+    }
+
+    /// Lets `overhear` hear what the actors are told about tasks, now and after every pause.
+    pub(crate) fn overhear(&mut self, overhear: impl Fn(&Overheard) + Send + Sync + 'static) {
+        let overhear: Overhear = Arc::new(overhear);
+        self.overhear = Some(Arc::clone(&overhear));
+        if let Some(tree) = &self.tree {
+            tree.overhear(move |heard| overhear(heard));
+        }
     }
 
     pub(crate) fn node_id(&self) -> NodeId {
@@ -121,7 +182,7 @@ impl Engine {
 
     /// For those who write tasks; nobody listens here while paused.
     pub(crate) fn wake(&self) -> Wake {
-        Wake::new(self.tree.as_ref().map(Running::hints), &self.store)
+        Wake::new(self.listening.clone(), &self.store)
     }
 
     /// Returns when the actors have given up; never without actors.
@@ -135,6 +196,10 @@ impl Engine {
 
     /// Stops ticking and claiming, and lets attempts finish until `within` has passed.
     pub(crate) async fn drain(&mut self, within: Duration) {
+        self.listening.set(None);
+        if let Some(hearing) = self.hearing.take() {
+            hearing.abort();
+        }
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.drain(within).await
         {
@@ -167,8 +232,7 @@ pub(crate) async fn close(store: &dyn Store) {
 /// Stores that topics have handlers: nodes without them then leave their tasks alone.
 async fn register(store: &dyn Store, handlers: &Handlers) -> Result<(), StoreError> {
     for topic in handlers.topics() {
-        // What the operator said about it stays.
-        store.add_topic(&TopicDefinition::new(topic.clone(), Route::Handler)).await?;
+        store.register_topic(topic).await?;
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ impl Pulse {
     }
 
     async fn beat(&self) -> Result<(), StoreError> {
-        self.store.heartbeat(&Node { about: self.about(), ..self.node.clone() }).await?;
+        self.store.heartbeat(&self.present()).await?;
         let offset = self.time.measure(&*self.store).await?;
         if offset.abs() > TOLERATED_OFFSET {
             warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
@@ -68,15 +68,16 @@ impl Pulse {
         Ok(())
     }
 
-    /// What the node says about itself, and whether it is paused right now.
-    fn about(&self) -> Json {
-        match serde_json::from_str::<serde_json::Map<_, _>>(self.node.about.as_str()) {
-            Ok(mut about) => {
-                about.insert("paused".into(), self.state.is_paused().into());
-                Json::from_stored(serde_json::Value::Object(about).to_string())
-            }
-            Err(_) => self.node.about.clone(),
+    /// The node as it is now.
+    fn present(&self) -> Node {
+        let mut node = self.node.clone();
+        if let Ok(mut about) = serde_json::from_str::<serde_json::Value>(node.about.as_str())
+            && about.is_object()
+        {
+            about["paused"] = self.state.is_paused().into();
+            node.about = Json::from_stored(about.to_string());
         }
+        node
     }
 
     /// Notes what the schema is; whether that could be found out.

@@ -13,22 +13,28 @@ use punctual_actors::{Handlers, Settings, TreeError};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::{MigrationError, Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
+use punctual_domain::topic::Route;
 use punctual_sdk::Plugin;
 use punctual_store::{ConnectError, Migrate, SchemaState};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::clock::SystemClock;
-use crate::config::Config;
-use crate::engine::{self, Engine, EngineError};
+use crate::config::{Config, DeclaredTopic};
+use crate::engine::{self, Command, Engine, EngineError};
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
+use crate::routes::pull::{self, PullDesk};
 use crate::telemetry::Exporter;
 use crate::topics::TopicDirectory;
+
+/// How many commands to the engine may wait.
+const COMMANDS: usize = 16;
 
 /// How one process runs, beside its configuration.
 #[derive(Clone, Default)]
@@ -59,7 +65,7 @@ pub enum Start {
     /// At once.
     #[default]
     Working,
-    /// Not in this process: tasks are taken, and run after a restart without it.
+    /// Once it is resumed: until then tasks are taken, and none run.
     Paused,
 }
 
@@ -91,7 +97,7 @@ pub enum StartError {
     Redis(String),
     /// It would be open to everybody.
     #[error(
-        "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first"
+        "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first (punctual key create)"
     )]
     Open(SocketAddr),
     /// The address cannot be listened on.
@@ -140,6 +146,7 @@ pub struct Service {
     listener: BoundedListener,
     router: axum::Router,
     metrics: Option<Metrics>,
+    commands: mpsc::Receiver<Command>,
 }
 
 /// An address that is for metrics alone.
@@ -174,13 +181,14 @@ impl Service {
         let redis = config.redis_url.as_ref().map(Redis::new).transpose();
         let redis = redis.map_err(|error| StartError::Redis(error.to_string()))?;
 
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
-        let engine = Engine::start(engine::Parts {
+        let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
             database_url: config.database_url.clone(),
             zones: zones.clone(),
-            clock: options.clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+            clock: Arc::clone(&clock),
             handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
             settings: settings(&config),
             redis: redis.clone(),
@@ -190,11 +198,24 @@ impl Service {
             start: options.start,
         })
         .await?;
+        declare_topics(&*store, &config.topics).await?;
+        let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)));
+        let wake = Arc::new(engine.wake());
+        let desk = PullDesk::new(pull::Parts {
+            store: Arc::clone(&store),
+            clock,
+            time: engine.time(),
+            topics: Arc::clone(&topics),
+            wake: Arc::clone(&wake),
+            node: engine.node_id(),
+        });
+        let heard = desk.clone();
+        engine.overhear(move |overheard| heard.heard(overheard));
+        let (commands, commanded) = mpsc::channel(COMMANDS);
         let api = Arc::new(Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
             time: engine.time(),
-            topics: TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)),
             misfire_threshold: config.misfire_threshold,
             inspector: Inspector {
                 store: Arc::clone(&store),
@@ -203,10 +224,15 @@ impl Service {
                 tzdir: config.tzdir.clone(),
                 progress: None,
             },
+            topics,
             redis,
             state: Arc::clone(&state),
             reach: Reach::of(address),
-            wake: engine.wake(),
+            wake,
+            desk,
+            webhook_allow: config.webhook_allow.clone(),
+            commands,
+            rate_limit: config.rate_limit,
         }));
         Ok(Self {
             zones,
@@ -220,6 +246,7 @@ impl Service {
                 socket,
                 router: http::metrics_router(api),
             }),
+            commands: commanded,
             config,
         })
     }
@@ -264,13 +291,17 @@ impl Service {
         let stopped = stopping.clone().cancelled_owned();
         let mut serving =
             tokio::spawn(axum::serve(self.listener, self.router).with_graceful_shutdown(stopped).into_future());
-        let ended = tokio::select! {
-            served = &mut serving => {
-                Err(RunError::Socket(served.unwrap_or_else(|error| Err(std::io::Error::other(error))).err()
-                    .unwrap_or_else(|| std::io::Error::other("closed"))))
+        let mut shutdown = std::pin::pin!(shutdown);
+        let ended = loop {
+            tokio::select! {
+                served = &mut serving => {
+                    break Err(RunError::Socket(served.unwrap_or_else(|error| Err(std::io::Error::other(error))).err()
+                        .unwrap_or_else(|| std::io::Error::other("closed"))));
+                }
+                () = self.engine.gave_up() => break Err(TreeError::GaveUp.into()),
+                () = &mut shutdown => break Ok(()),
+                Some(command) = self.commands.recv() => obey(&mut self.engine, &self.state, command, self.config.drain).await,
             }
-            () = self.engine.gave_up() => Err(TreeError::GaveUp.into()),
-            () = shutdown => Ok(()),
         };
 
         self.state.drain();
@@ -295,6 +326,27 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
     let socket = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = socket.local_addr().map_err(listen_error)?;
     Ok((socket, address))
+}
+
+/// Carries out a command. Whoever gave it may have gone.
+async fn obey(engine: &mut Engine, state: &State, command: Command, drain: Duration) {
+    match command {
+        Command::Resume(done) => {
+            let resumed = engine.resume().await.inspect_err(|error| warn!(%error, "work not resumed")).is_ok();
+            if resumed {
+                state.pause(false);
+                info!("work resumed");
+            }
+            let _ = done.send(resumed);
+        }
+        Command::Pause(done) => {
+            // First: workers then get nothing more either.
+            state.pause(true);
+            engine.drain(drain).await;
+            info!("work paused");
+            let _ = done.send(true);
+        }
+    }
 }
 
 fn settings(config: &Config) -> Settings {
@@ -333,6 +385,25 @@ async fn prepare_plugins(store: &dyn Store, plugins: &[Arc<dyn Plugin>], schema:
                 return Err(StartError::MissingMigrations(missing));
             }
         }
+    }
+    Ok(())
+}
+
+/// Writes the topics that the configuration declares: it wins over what was said by the API, but for whether they are
+/// paused, where it does not say.
+async fn declare_topics(store: &dyn Store, declared: &[DeclaredTopic]) -> Result<(), StoreError> {
+    let known = store.topics().await?;
+    for DeclaredTopic { definition, says_route, says_paused } in declared {
+        let mut definition = definition.clone();
+        if let Some(known) = known.iter().find(|known| known.name == definition.name) {
+            if !says_route && known.route == Route::Handler {
+                definition.route = Route::Handler;
+            }
+            if !says_paused {
+                definition.paused = known.paused;
+            }
+        }
+        store.put_topic(&definition).await?;
     }
     Ok(())
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use punctual_domain::store::{Created, Store, StoreError};
 use punctual_domain::topic::{Topic, TopicDefinition};
 use tokio::sync::Mutex;
+
+use crate::routes::unserved;
 
 /// How soon this node notices what another one wrote.
 const FRESH: Duration = Duration::from_secs(1);
@@ -20,16 +23,21 @@ pub(crate) struct TopicDirectory {
     handled: BTreeSet<&'static str>,
     /// What the store last answered, a refusal too: while it is away, callers do not wait for it one after another.
     seen: Mutex<Option<(Instant, Answer)>>,
+    /// Definitions changed since.
+    is_stale: AtomicBool,
 }
 
 impl TopicDirectory {
     pub(crate) fn new(store: Arc<dyn Store>, handled: BTreeSet<&'static str>) -> Self {
-        Self { store, handled, seen: Mutex::new(None) }
+        Self { store, handled, seen: Mutex::new(None), is_stale: AtomicBool::new(false) }
     }
 
     /// All definitions, at most a second old.
     pub(crate) async fn definitions(&self) -> Answer {
         let mut seen = self.seen.lock().await;
+        if self.is_stale.swap(false, Ordering::AcqRel) {
+            *seen = None;
+        }
         if let Some((at, definitions)) = &*seen
             && at.elapsed() < FRESH
         {
@@ -56,10 +64,18 @@ impl TopicDirectory {
         self.handled.contains(topic.as_str()) || TopicDefinition::for_topic(definitions, topic).is_some()
     }
 
+    /// Has the store asked the next time.
+    pub(crate) fn forget(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
+
     /// What a caller should know about sending tasks to `topic`.
     pub(crate) fn warnings(&self, definitions: &[TopicDefinition], topic: &Topic) -> Vec<String> {
-        if self.is_served(definitions, topic) {
+        if self.handled.contains(topic.as_str()) {
             return Vec::new();
+        }
+        if let Some(definition) = TopicDefinition::for_topic(definitions, topic) {
+            return unserved(&definition.route).map(str::to_owned).into_iter().collect();
         }
         vec![format!("the topic {topic} has no definition and no handler: when due, its tasks are only announced")]
     }

@@ -2,7 +2,7 @@
 //! database. All of it is hints; what they save is waiting for the next look.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use punctual_actors::{Announcer, Hints};
@@ -18,21 +18,20 @@ const POLL_WHILE_DEAF: Duration = Duration::from_secs(1);
 
 /// Tells whoever may want to know.
 pub(crate) struct Wake {
-    /// `None` if nothing runs here.
-    hints: Option<Hints>,
+    engine: Listening,
     /// `None` where there can be no other nodes.
     others: Option<Announcer>,
 }
 
 impl Wake {
-    /// `hints` lead to the engine of this process; other nodes are told through `store`.
-    pub(crate) fn new(hints: Option<Hints>, store: &Arc<dyn Store>) -> Self {
-        Self { hints, others: Announcer::start(store) }
+    /// `engine` is the one of this process; other nodes are told through `store`.
+    pub(crate) fn new(engine: Listening, store: &Arc<dyn Store>) -> Self {
+        Self { engine, others: Announcer::start(store) }
     }
 
     /// These tasks were written.
     pub(crate) fn tasks_written<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) {
-        if let Some(hints) = &self.hints {
+        if let Some(hints) = self.engine.hints() {
             let mut earliest = HashMap::new();
             for task in tasks {
                 let run_at = earliest.entry(&task.topic).or_insert(task.run_at);
@@ -47,7 +46,7 @@ impl Wake {
 
     /// Tasks changed, nobody says which.
     pub(crate) fn tasks_changed(&self) {
-        if let Some(hints) = &self.hints {
+        if let Some(hints) = self.engine.hints() {
             hints.tasks_written();
         }
         self.announce(News::of_tasks());
@@ -55,15 +54,30 @@ impl Wake {
 
     /// Schedules were written, edited or deleted.
     pub(crate) fn schedules_changed(&self) {
-        if let Some(hints) = &self.hints {
+        if let Some(hints) = self.engine.hints() {
             hints.schedules_changed();
         }
         self.announce(News::of_schedules());
     }
 
+    /// Definitions of topics were written or deleted.
+    pub(crate) fn topics_changed(&self) {
+        if let Some(hints) = self.engine.hints() {
+            hints.topics_changed();
+        }
+        self.announce(News::of_topics());
+    }
+
+    /// A worker got a lease of that length.
+    pub(crate) fn lease_made(&self, length: Duration) {
+        if let Some(hints) = self.engine.hints() {
+            hints.lease_made(length);
+        }
+    }
+
     /// A running task was cancelled: its attempt is told to stop.
     pub(crate) fn task_cancelled(&self, id: TaskId) {
-        if let Some(hints) = &self.hints {
+        if let Some(hints) = self.engine.hints() {
             hints.task_cancelled(id);
         }
         self.announce(News::of_cancelled(vec![id]));
@@ -73,6 +87,21 @@ impl Wake {
         if let Some(others) = &self.others {
             others.tell(news);
         }
+    }
+}
+
+/// The engine of this process, as those know it who tell it things: it listens while it works, and not while paused.
+#[derive(Clone, Default)]
+pub(crate) struct Listening(Arc<RwLock<Option<Hints>>>);
+
+impl Listening {
+    /// From now on `hints` lead to it; `None` if it listens no more.
+    pub(crate) fn set(&self, hints: Option<Hints>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = hints;
+    }
+
+    fn hints(&self) -> Option<Hints> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

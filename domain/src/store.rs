@@ -85,6 +85,9 @@ pub enum StoreError {
     /// A schedule names the calendar.
     #[error("the schedule {0:?} names the calendar")]
     CalendarInUse(String),
+    /// A node has, or had, a handler for the topic.
+    #[error("the topic {0} has a handler: its route stays `handler`")]
+    HandlerRegistered(String),
     /// The task has ended, and ended states never change.
     #[error("the task has ended")]
     AlreadyEnded,

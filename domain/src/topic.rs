@@ -94,6 +94,16 @@ impl TopicPattern {
         }
     }
 
+    /// Whether every topic that `other` means is meant.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self.0.strip_suffix('*'), other.0.strip_suffix('*')) {
+            (Some(prefix), Some(inner)) => inner.starts_with(prefix),
+            (Some(prefix), None) => other.0.starts_with(prefix),
+            (None, Some(_)) => false,
+            (None, None) => self == other,
+        }
+    }
+
     /// How closely a matching topic is meant: an exact name beats every prefix, a longer prefix a shorter one.
     pub fn closeness(&self) -> (bool, usize) {
         (!self.0.ends_with('*'), self.0.len())
@@ -238,6 +248,23 @@ mod tests {
         ] {
             let found = TopicDefinition::for_topic(&definitions, &topic.parse().unwrap());
             assert_eq!(found.map(|d| d.name.as_str()), expected, "{topic}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_matches_altogether() {
+        for (pattern, other, covers) in [
+            ("a", "a", true),
+            ("a.*", "a.b", true),
+            ("a.*", "a.*", true),
+            ("a.*", "a.b.*", true),
+            ("a.*", "a", false),
+            ("a.b.*", "a.*", false),
+            ("a.b", "a.*", false),
+            ("a.*", "ab.*", false),
+        ] {
+            let (pattern, other): (TopicPattern, TopicPattern) = (pattern.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(pattern.covers(&other), covers, "{pattern:?} {other:?}");
         }
     }
 

@@ -1,4 +1,4 @@
--- What workers that claim by the API hold and may hold, and who changed what.
+-- What workers that claim by the API hold and may hold, which topics have handlers, and who changed what.
 
 -- How long a worker's lease is extended by; null for every other lease, so that nobody else pays for the index.
 ALTER TABLE punctual_tasks ADD COLUMN lease_seconds integer;
@@ -9,6 +9,11 @@ CREATE TABLE punctual_pull_rates (
     topic       text COLLATE "C" PRIMARY KEY,
     tokens      double precision NOT NULL,
     refilled_at timestamptz NOT NULL
+);
+
+-- Topics that a node ever had a handler for: their route stays `handler`.
+CREATE TABLE punctual_handled_topics (
+    name text COLLATE "C" PRIMARY KEY
 );
 
 CREATE TABLE punctual_audit (

@@ -1,4 +1,4 @@
--- What workers that claim by the API hold and may hold, and who changed what.
+-- What workers that claim by the API hold and may hold, which topics have handlers, and who changed what.
 
 -- How long a worker's lease is extended by; null for every other lease, so that nobody else pays for the index.
 ALTER TABLE punctual_tasks ADD COLUMN lease_seconds INTEGER;
@@ -9,6 +9,11 @@ CREATE TABLE punctual_pull_rates (
     topic       TEXT NOT NULL PRIMARY KEY,
     tokens      REAL NOT NULL,
     refilled_at INTEGER NOT NULL
+) STRICT;
+
+-- Topics that a node ever had a handler for: their route stays `handler`.
+CREATE TABLE punctual_handled_topics (
+    name TEXT NOT NULL PRIMARY KEY
 ) STRICT;
 
 CREATE TABLE punctual_audit (

@@ -5,6 +5,7 @@ mod calendar;
 mod client;
 mod config;
 mod doctor;
+mod key;
 mod look;
 mod migrate;
 pub mod next;
@@ -60,6 +61,9 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Prints the next instants of a cron expression
     Next(next::NextArgs),
+    /// Makes, lists and revokes API keys
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// Checks or shows the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -100,6 +104,7 @@ impl Cli {
             Some(Command::Serve(args)) => args.run(plugins).await,
             Some(Command::Migrate(args)) => args.run(plugins).await,
             Some(Command::Next(args)) => run_next(&args),
+            Some(Command::Key(command)) => command.run(plugins).await,
             Some(Command::Config(command)) => command.run(plugins),
             Some(Command::Doctor(args)) => args.run(plugins).await,
             Some(Command::Task(args)) => args.run().await,

@@ -55,13 +55,13 @@ pub(crate) const KEYS: &[Key] = &[
     key("leader_heartbeat_seconds", "PUNCTUAL_LEADER_HEARTBEAT_SECONDS", Some("5"), Nothing, "How often leadership is renewed."),
     key("reconcile_seconds", "PUNCTUAL_RECONCILE_SECONDS", Some("5"), Nothing, "How often hand-overs and leases are checked."),
     key("misfire_threshold_seconds", "PUNCTUAL_MISFIRE_THRESHOLD_SECONDS", Some("30"), Nothing, "How late an instant of a schedule may be found and still just fire."),
-    key("rate_limit", "PUNCTUAL_RATE_LIMIT", Some("1000"), Nothing, "Requests per second and API key. No effect yet."),
+    key("rate_limit", "PUNCTUAL_RATE_LIMIT", Some("1000"), Nothing, "Requests per second and API key, on each node; none are counted while there are no keys."),
     key("drain_seconds", "PUNCTUAL_DRAIN_SECONDS", Some("25"), Nothing, "How long a stopping service may finish what it has begun."),
     key("retention_days", "PUNCTUAL_RETENTION_DAYS", Some("30"), Nothing, "How long ended tasks, fires and attempts are kept."),
     key("database.url", "DATABASE_URL", Some("sqlite://punctual.db"), Password, "sqlite://FILE for one node, postgres://USER:PASSWORD@HOST/DATABASE for any number."),
     key("redis.url", "REDIS_URL", None, Password, "redis://HOST or rediss://HOST; optional everywhere. So far only its health is shown."),
     key("plugins.enabled", "PUNCTUAL_PLUGINS", Some(""), Nothing, "Plugins to turn on; `echo` is always on."),
-    key("webhook.allow", "PUNCTUAL_WEBHOOK_ALLOW", Some(""), Nothing, "Private networks a webhook may reach, such as 10.1.0.0/16. No effect yet."),
+    key("webhook.allow", "PUNCTUAL_WEBHOOK_ALLOW", Some(""), Nothing, "Private networks a webhook may reach, such as 10.1.0.0/16."),
     key("notify.transport", "NOTIFY_TRANSPORT", None, Nothing, "How messages go out: log, smtp, resend, queue or webhook; by what is set below if not said, else log. No effect yet."),
     key("notify.smtp_url", "SMTP_URL", None, All, "smtps://USER:PASSWORD@HOST or smtp://… No effect yet."),
     key("notify.resend_api_key", "RESEND_API_KEY", None, All, "The key for Resend. No effect yet."),
@@ -105,6 +105,17 @@ impl Key {
     }
 }
 
+/// What the file says about topics, of which there are any number.
+#[cfg(test)]
+const TOPICS: &str = r#"
+# Topics can be declared as the API takes them, with names such as rate_per_second. Each start writes them: this file wins
+# over the API, but for whether a topic is paused, where it does not say.
+# [topics."mail.*"]
+# route = { type = "pull" }
+# concurrency = 20
+# rate_per_second = 100
+"#;
+
 /// The file that lists every key with its default.
 #[cfg(test)]
 pub(crate) fn reference_file() -> String {
@@ -127,7 +138,7 @@ pub(crate) fn reference_file() -> String {
         };
         file.push_str(&format!("\n# {} ({})\n{line}\n", key.about, key.variable));
     }
-    file
+    file + TOPICS
 }
 
 #[cfg(test)]

@@ -69,32 +69,86 @@ pub(super) struct Text {
 pub(super) type Texts = BTreeMap<&'static str, Text>;
 
 /// Collects the texts of all sources; the later one wins. Notes what cannot be understood, and what is only odd.
-pub(super) fn collect(sources: &Sources, errors: &mut ConfigErrors, warnings: &mut Vec<String>) -> Texts {
+pub(super) fn collect(
+    sources: &Sources,
+    errors: &mut ConfigErrors,
+    warnings: &mut Vec<String>,
+) -> (Texts, Vec<Declared>) {
     let mut texts = Texts::new();
     for key in KEYS {
         if let Some(default) = key.default {
             texts.insert(key.name, Text { text: default.to_owned(), source: Source::Default });
         }
     }
-    collect_file(sources.file.as_deref(), &mut texts, errors);
+    let declared = collect_file(sources.file.as_deref(), &mut texts, errors);
     collect_environment(&sources.environment, &mut texts, warnings);
     for (name, flag, value) in &sources.flags {
         texts.insert(name, Text { text: value.clone(), source: Source::Flag(flag) });
     }
-    texts
+    (texts, declared)
 }
 
-fn collect_file(named: Option<&Path>, texts: &mut Texts, errors: &mut ConfigErrors) {
+/// A topic that the file declares, as the API would be told of it.
+pub(super) struct Declared {
+    pub(super) name: String,
+    pub(super) json: String,
+    pub(super) path: PathBuf,
+}
+
+fn collect_file(named: Option<&Path>, texts: &mut Texts, errors: &mut ConfigErrors) -> Vec<Declared> {
     let path = named.unwrap_or(Path::new(DEFAULT_FILE));
     let content = match std::fs::read_to_string(path) {
         Ok(content) => content,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => return,
-        Err(error) => return errors.add(ConfigError::file(path, format!("cannot be read: {error}"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => return Vec::new(),
+        Err(error) => {
+            errors.add(ConfigError::file(path, format!("cannot be read: {error}")));
+            return Vec::new();
+        }
     };
     match content.parse::<toml::Table>() {
-        Ok(table) => collect_table("", &table, path, texts, errors),
-        Err(error) => errors.add(ConfigError::file(path, format!("is not TOML: {}", error.to_string().trim_end()))),
+        Ok(mut table) => {
+            let topics = table.remove("topics");
+            collect_table("", &table, path, texts, errors);
+            topics.map(|topics| collect_topics(&topics, path, errors)).unwrap_or_default()
+        }
+        Err(error) => {
+            errors.add(ConfigError::file(path, format!("is not TOML: {}", error.to_string().trim_end())));
+            Vec::new()
+        }
     }
+}
+
+fn collect_topics(topics: &toml::Value, path: &Path, errors: &mut ConfigErrors) -> Vec<Declared> {
+    let mut declared = Vec::new();
+    let Some(topics) = topics.as_table() else {
+        errors.add(ConfigError::key(path, "topics", None, "tables such as [topics.\"mail.*\"]".into()));
+        return declared;
+    };
+    for (name, topic) in topics {
+        match serde_json::to_value(topic) {
+            Ok(json) if json.is_object() => {
+                let json = in_camel_case(json).to_string();
+                declared.push(Declared { name: name.clone(), json, path: path.to_owned() });
+            }
+            _ => errors.add(ConfigError::key(path, &format!("topics.{name:?}"), None, "a table".into())),
+        }
+    }
+    declared
+}
+
+/// The same with names as the API has them: `rate_per_second` is `ratePerSecond` there.
+fn in_camel_case(value: serde_json::Value) -> serde_json::Value {
+    let serde_json::Value::Object(fields) = value else { return value };
+    let renamed = |name: String| {
+        let mut parts = name.split('_');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |name, part| {
+            let mut letters = part.chars();
+            name + &letters.next().map(|letter| letter.to_ascii_uppercase()).into_iter().collect::<String>()
+                + letters.as_str()
+        })
+    };
+    fields.into_iter().map(|(name, value)| (renamed(name), in_camel_case(value))).collect()
 }
 
 fn collect_table(section: &str, table: &toml::Table, path: &Path, texts: &mut Texts, errors: &mut ConfigErrors) {

@@ -137,3 +137,27 @@ fn the_shipped_file_is_valid_and_changes_nothing() {
     let plain = Config::load(&Sources::default()).unwrap();
     assert_eq!(format!("{:?}", shipped.config), format!("{:?}", plain.config));
 }
+
+#[test]
+fn topics_are_declared_as_the_api_takes_them() {
+    let (_folder, sources) = with_file(
+        "[topics.\"mail.*\"]\nroute = { type = \"pull\" }\nconcurrency = 7\nrate_per_second = 2.5\n\
+         retry = { attempts = 3, backoff = { max_delay = 60000 } }\npaused = true\n[topics.other]\n",
+    );
+    let topics = Config::load(&sources).unwrap().config.topics;
+    assert_eq!(topics.len(), 2);
+    let mail = &topics[0].definition;
+    assert_eq!((mail.name.as_str(), mail.concurrency, mail.rate_per_second), ("mail.*", 7, Some(2.5)));
+    assert!(mail.paused && topics[0].says_paused && topics[0].says_route && !topics[1].says_route);
+    assert_eq!(mail.retry.unwrap().backoff.max_delay, 60_000);
+
+    let (_folder, sources) = with_file(
+        "[topics.\"a b\"]\nconcurrency = 0\n[topics.hook.route]\ntype = \"webhook\"\nurl = \"http://10.0.0.1\"\n\
+         secrets = [\"swordfish\"]\n",
+    );
+    let all = errors(&sources).join("\n");
+    for expected in ["topics.\"a b\".name in ", "topics.\"a b\".concurrency in ", "topics.\"hook\".route.url in "] {
+        assert!(all.contains(expected), "{expected}\n{all}");
+    }
+    assert!(!all.contains("swordfish"), "{all}");
+}

@@ -16,6 +16,18 @@ pub struct Network {
     pub prefix: u8,
 }
 
+impl Network {
+    /// Whether an address belongs to it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let shared = match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
+            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        shared >= u32::from(self.prefix)
+    }
+}
+
 /// The unit of a duration that is written as a bare number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
@@ -180,6 +192,22 @@ mod tests {
         assert_eq!(list("", network), Ok(vec![]));
         for text in ["10.0.0.0/33", "fd00::/129", "x", "10.0.0.0/"] {
             assert!(network(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_network_holds_its_own_addresses_only() {
+        for (text, inside, outside) in [
+            ("10.0.0.0/8", "10.255.0.1", "11.0.0.0"),
+            ("192.168.1.128/25", "192.168.1.128", "192.168.1.127"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("1.2.3.4", "1.2.3.4", "1.2.3.5"),
+            ("fd00::/8", "fdff::1", "fe00::"),
+            ("::/0", "ffff::", "1.1.1.1"),
+        ] {
+            let network = network(text).unwrap();
+            assert!(network.contains(inside.parse().unwrap()), "{text} {inside}");
+            assert!(!network.contains(outside.parse().unwrap()), "{text} {outside}");
         }
     }
 

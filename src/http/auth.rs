@@ -11,12 +11,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::store::{Store, StoreError, TaskFilter};
-use punctual_domain::topic::Topic;
-use sha2::{Digest, Sha256};
+use punctual_domain::topic::{Topic, TopicPattern};
 use tokio::sync::Mutex;
 
 use super::Api;
 use super::problem::{Code, Problem};
+use crate::keyring;
 
 /// How soon this node notices that another one made the first key.
 const FRESH: Duration = Duration::from_secs(1);
@@ -57,6 +57,11 @@ impl Keys {
             Reach::Network => Ok(true),
             Reach::Loopback => self.exist().await,
         }
+    }
+
+    /// Has the store asked the next time: a key was made or revoked.
+    pub(crate) async fn forget(&self) {
+        *self.seen.lock().await = None;
     }
 
     /// Whether any key was made and not revoked. While the store is away, what was last seen holds.
@@ -112,6 +117,17 @@ impl Caller {
         }
     }
 
+    /// Refuses a pattern that means topics that the caller's key is not for.
+    pub(crate) fn check_pattern(&self, pattern: &TopicPattern) -> Result<(), Problem> {
+        match self {
+            Self::Key(key) if self.is_limited() && !key.topics.iter().any(|own| own.covers(pattern)) => {
+                let detail = format!("the API key is not for all topics of {}", pattern.as_str());
+                Err(Problem::new(Code::Forbidden, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a filter that could reach topics that the caller's key is not for.
     pub(crate) fn check_filter(&self, filter: &TaskFilter) -> Result<(), Problem> {
         match &filter.topic {
@@ -140,6 +156,11 @@ impl Caller {
 pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     match identify(&api, request.headers()).await {
         Ok(caller) => {
+            if let Caller::Key(key) = &caller
+                && let Err(problem) = api.limits.count(key.id, api.time.now())
+            {
+                return problem.into_response();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -163,8 +184,10 @@ async fn identify(api: &Api, headers: &HeaderMap) -> Result<Caller, Problem> {
     let Some(bearer) = bearer(headers) else {
         return Err(Problem::new(Code::Unauthenticated, "send an API key as `Authorization: Bearer pk_…`"));
     };
-    let hash: [u8; 32] = Sha256::digest(bearer).into();
-    let Some(key) = api.store.key_by_hash(&hash).await? else {
+    let hash = keyring::hash(bearer);
+    // Found by its hash, which tells nothing about the key; compared once more in a time that tells nothing either.
+    let found = api.store.key_by_hash(&hash).await?.filter(|key| keyring::is_same(&key.hash, &hash));
+    let Some(key) = found else {
         return Err(Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"));
     };
     Ok(Caller::Key(Arc::new(key)))

@@ -12,7 +12,6 @@ use chrono::{NaiveDate, Weekday};
 use punctual_domain::calendar::Calendar;
 use punctual_domain::invalid::check_key;
 use punctual_domain::store::{Answer, Reply};
-use serde::Serialize;
 
 use super::auth::Caller;
 use super::body::JsonBody;
@@ -67,14 +66,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let has_more = items.len() > page.limit as usize;
     items.truncate(page.limit as usize);
     let next_cursor = items.last().filter(|_| has_more).map(|last| cursor::after_name(&last.name));
-
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct List<'a> {
-        items: Vec<&'a Calendar>,
-        next_cursor: Option<String>,
-    }
-    json(StatusCode::OK, &List { items, next_cursor })
+    cursor::page(&uri, &items, next_cursor)
 }
 
 /// `GET /api/v1/calendars/{name}`.

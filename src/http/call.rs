@@ -53,6 +53,11 @@ impl Call {
         }
     }
 
+    /// Answers, and has the store keep the answer; the first one where the call came before.
+    pub(crate) async fn respond_and_keep(self, store: &dyn Store, answer: Answer) -> Result<Response, Problem> {
+        Ok(respond(self.keep(store, answer).await?))
+    }
+
     /// Has the store keep the answer that `answer` writes.
     pub(crate) fn remember<Made: ?Sized>(
         self,

@@ -21,7 +21,6 @@ use super::problem::{Code, Problem};
 
 /// One route.
 pub(crate) struct Endpoint {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the API's own description"))]
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
@@ -98,7 +97,6 @@ where
 }
 
 /// A route for those who may do everything.
-#[expect(dead_code, reason = "keys and the audit log have no routes yet")]
 pub(crate) fn admin<H, T>(method: Method, path: &'static str, handler: H) -> Unnamed
 where
     H: Handler<T, Arc<Api>>,

@@ -29,7 +29,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, Path(id): Path<String>, ur
         return Err(no_such_schedule(id));
     }
     let text = page.show(Execution::of)?;
-    Ok(page.respond(text))
+    Ok(page.respond(&uri, text))
 }
 
 /// Whether there is such a schedule, or was one whose fires are still kept.

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Api;
 use super::problem::{Code, Problem};
+use super::{Api, claims};
 
 /// The longest address.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -24,6 +24,9 @@ pub(crate) async fn bounds(request: Request, next: Next) -> Response {
         let detail = format!("an address has at most {MAX_URI_BYTES} bytes (8 KiB)");
         return Problem::new(Code::UriTooLong, detail).into_response();
     }
+    if !is_utf8(request.uri().path()) {
+        return Problem::new(Code::Invalid, "the path is not UTF-8 once its escapes are read").into_response();
+    }
     let header_bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if header_bytes > MAX_HEADER_BYTES {
         let detail = format!("headers have at most {MAX_HEADER_BYTES} bytes (32 KiB) together");
@@ -32,8 +35,33 @@ pub(crate) async fn bounds(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
+/// Whether a path is UTF-8 once its escapes are read. Escapes that are none are left as they are.
+fn is_utf8(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    let mut read = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while i < bytes.len() {
+        let escaped = (bytes[i] == b'%').then(|| path.get(i + 1..i + 3)).flatten();
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                read.push(byte);
+                i += 3;
+            }
+            None => {
+                read.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    std::str::from_utf8(&read).is_ok()
+}
+
 /// Lets a request through if there is room for it.
 pub(crate) async fn room(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    // Workers wait at a desk that has places of its own.
+    if request.uri().path() == claims::PATH {
+        return next.run(request).await;
+    }
     let Ok(_place) = api.places.try_acquire() else {
         return Problem::unavailable("too many requests at once; try again").into_response();
     };
@@ -93,6 +121,16 @@ mod tests {
         }
         for name in ["example.com", "localhost.example.com", "10.0.0.1", "[::2]", "127.0.0.1.example.com", "0.0.0.0"] {
             assert!(!is_loopback(&name.parse().unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_are_utf8_once_their_escapes_are_read() {
+        for path in ["/", "/a%20b", "/%C3%A9", "/%", "/%zz", "/%+1", "/100%25"] {
+            assert!(is_utf8(path), "{path}");
+        }
+        for path in ["/%ff", "/%C3", "/a%80b", "/%C3%28"] {
+            assert!(!is_utf8(path), "{path}");
         }
     }
 

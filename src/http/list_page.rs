@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use axum::http::header;
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::fire::Fire;
 use punctual_domain::id::{FireId, ScheduleId, TaskId};
@@ -130,9 +130,15 @@ impl<T: Item> ListPage<T> {
         Ok(text)
     }
 
-    /// An answer that holds the memory of the page until the last of it was sent.
-    pub(crate) fn respond(self, text: Vec<u8>) -> Response {
-        ([(header::CONTENT_TYPE, "application/json")], self.memory.with(text)).into_response()
+    /// An answer that says where the next page is, and holds the memory of this one until the last of it was sent.
+    pub(crate) fn respond(self, uri: &Uri, text: Vec<u8>) -> Response
+    where
+        T::Id: Into<Uuid>,
+    {
+        let next_cursor = self.next.map(|id| cursor::after(id.into()));
+        let mut response = ([(header::CONTENT_TYPE, "application/json")], self.memory.with(text)).into_response();
+        cursor::link(&mut response, uri, next_cursor.as_deref());
+        response
     }
 }
 

@@ -17,6 +17,10 @@ use tokio::time::{Instant, Sleep, sleep};
 const MAX_CONNECTIONS: usize = 4096;
 /// How long a connection may pass without a byte in either direction; longer than any request takes.
 const IDLE: Duration = Duration::from_secs(120);
+/// How long a connection may take before it says anything at all.
+const FIRST_WORD: Duration = Duration::from_secs(30);
+/// How long a request may take to arrive, headers and body, however busily it trickles; longer than any body may.
+const ARRIVAL: Duration = Duration::from_secs(90);
 /// How long to wait after the machine could not accept, for lack of file handles mostly.
 const RECOVERY: Duration = Duration::from_millis(100);
 
@@ -62,12 +66,14 @@ impl Listener for BoundedListener {
 pub(crate) struct Connection {
     stream: TcpStream,
     idle: Pin<Box<Sleep>>,
+    /// Since when bytes have been arriving without anything being answered.
+    arriving_since: Option<Instant>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
     fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, idle: Box::pin(sleep(IDLE)), _place: place }
+        Self { stream, idle: Box::pin(sleep(FIRST_WORD)), arriving_since: None, _place: place }
     }
 
     /// Hands on what the stream said; nothing for too long is an error.
@@ -90,12 +96,19 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let said = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if said.is_ready() {
+            let now = Instant::now();
+            if now - *self.arriving_since.get_or_insert(now) > ARRIVAL {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
         self.unless_idle(context, said)
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.arriving_since = None;
         let said = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.unless_idle(context, said)
     }
@@ -113,6 +126,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.arriving_since = None;
         let said = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.unless_idle(context, said)
     }

@@ -4,12 +4,14 @@
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
+mod audit;
 mod auth;
 mod batch;
 mod body;
 mod bulk;
 mod calendars;
 mod call;
+mod claims;
 mod cursor;
 mod endpoint;
 mod etag;
@@ -21,6 +23,8 @@ mod health;
 mod inspection;
 mod instant;
 mod list_page;
+mod keys;
+mod limits;
 mod listener;
 mod memory;
 mod merge_patch;
@@ -29,17 +33,23 @@ mod moves;
 mod new_schedule;
 mod new_task;
 mod outlook;
+mod nodes;
+mod outbox;
 mod problem;
 mod query;
+mod request_id;
 mod requests;
 mod schedule_edit;
 mod schedule_moves;
 mod schedule_view;
 mod schedules;
+mod settle;
 mod state;
 mod table;
 mod task_view;
 mod tasks;
+mod topics;
+mod work;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -55,7 +65,7 @@ use punctual_domain::fire::FireRules;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub(crate) use auth::Reach;
@@ -63,9 +73,13 @@ use endpoint::Access;
 pub(crate) use listener::BoundedListener;
 pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
+pub(crate) use topics::declared as declared_topic;
 
+use crate::config::Network;
+use crate::engine::Command;
 use crate::inspect::Inspector;
 use crate::redis::Redis;
+use crate::routes::pull::PullDesk;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
 use crate::wake::Wake;
@@ -81,13 +95,17 @@ pub(crate) struct Api {
     store: Arc<dyn Store>,
     zones: ZoneDatabase,
     time: Arc<StoreTime>,
-    topics: TopicDirectory,
+    topics: Arc<TopicDirectory>,
     fire_rules: FireRules,
     inspector: Inspector,
     keys: auth::Keys,
     redis: Option<Redis>,
     state: Arc<State>,
-    wake: Wake,
+    wake: Arc<Wake>,
+    desk: PullDesk,
+    webhook_allow: Vec<Network>,
+    commands: mpsc::Sender<Command>,
+    limits: limits::Limits,
     places: Semaphore,
     body_memory: Memory,
     batch_memory: Memory,
@@ -100,7 +118,7 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) zones: ZoneDatabase,
     pub(crate) time: Arc<StoreTime>,
-    pub(crate) topics: TopicDirectory,
+    pub(crate) topics: Arc<TopicDirectory>,
     /// How late an instant of a schedule may be found and still just fire.
     pub(crate) misfire_threshold: Duration,
     pub(crate) inspector: Inspector,
@@ -108,7 +126,15 @@ pub(crate) struct Parts {
     pub(crate) state: Arc<State>,
     pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
-    pub(crate) wake: Wake,
+    pub(crate) wake: Arc<Wake>,
+    /// Where workers claim.
+    pub(crate) desk: PullDesk,
+    /// Private networks that a webhook may reach.
+    pub(crate) webhook_allow: Vec<Network>,
+    /// Leads to the engine.
+    pub(crate) commands: mpsc::Sender<Command>,
+    /// Requests per second and API key.
+    pub(crate) rate_limit: u32,
 }
 
 impl Api {
@@ -126,6 +152,10 @@ impl Api {
             inspector: parts.inspector,
             redis: parts.redis,
             wake: parts.wake,
+            desk: parts.desk,
+            webhook_allow: parts.webhook_allow,
+            commands: parts.commands,
+            limits: limits::Limits::new(parts.rate_limit),
             state: parts.state,
             places: Semaphore::new(MAX_REQUESTS),
             body_memory: Memory::new(body::ALL_BODIES_BYTES),
@@ -145,6 +175,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(api), audit::note))
         .layer(from_fn_with_state(Arc::clone(api), auth::caller))
         .layer(from_fn_with_state(Arc::clone(api), guard::room))
         .layer(from_fn_with_state(Arc::clone(api), guard::origin));
@@ -155,6 +186,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .with_state(Arc::clone(api))
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(request_id::mark))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn payload_named(name: &str, fields: &mut Fields<'_>, refusals: &mut 
 }
 
 /// The policy that results from what is given and, for the rest, the default.
-fn retry(fields: &mut Fields<'_>, default: RetryPolicy, refusals: &mut Refusals) -> RetryPolicy {
+pub(crate) fn retry(fields: &mut Fields<'_>, default: RetryPolicy, refusals: &mut Refusals) -> RetryPolicy {
     let Some(mut fields) = fields.object("retry", refusals) else { return default };
     let attempts = fields.whole("attempts", 1..=i64::from(MAX_ATTEMPTS), refusals);
     let backoff = match fields.object("backoff", refusals) {

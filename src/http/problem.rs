@@ -31,11 +31,14 @@ pub(crate) enum Code {
     CalendarInUse,
     AlreadyEnded,
     NotFailed,
+    LeaseLost,
+    HandlerRegistered,
     VersionMismatch,
     TooLarge,
     UriTooLong,
     HeadersTooLarge,
     UnsupportedMediaType,
+    RateLimited,
     Internal,
     Unavailable,
 }
@@ -66,6 +69,8 @@ impl Code {
             Self::CalendarInUse => ("CALENDAR_IN_USE", S::CONFLICT, "The calendar is in use"),
             Self::AlreadyEnded => ("ALREADY_ENDED", S::CONFLICT, "The task has ended"),
             Self::NotFailed => ("NOT_FAILED", S::CONFLICT, "The task has not failed"),
+            Self::LeaseLost => ("LEASE_LOST", S::CONFLICT, "The lease was lost"),
+            Self::HandlerRegistered => ("HANDLER_REGISTERED", S::CONFLICT, "The topic has a handler"),
             Self::VersionMismatch => ("VERSION_MISMATCH", S::PRECONDITION_FAILED, "It was edited in between"),
             Self::TooLarge => ("TOO_LARGE", S::PAYLOAD_TOO_LARGE, "Too large"),
             Self::UriTooLong => ("TOO_LARGE", S::URI_TOO_LONG, "The address is too long"),
@@ -73,6 +78,7 @@ impl Code {
             Self::UnsupportedMediaType => {
                 ("UNSUPPORTED_MEDIA_TYPE", S::UNSUPPORTED_MEDIA_TYPE, "The content type is not supported")
             }
+            Self::RateLimited => ("RATE_LIMITED", S::TOO_MANY_REQUESTS, "Too many requests"),
             Self::Internal => ("INTERNAL", S::INTERNAL_SERVER_ERROR, "Something broke on our side"),
             Self::Unavailable => ("UNAVAILABLE", S::SERVICE_UNAVAILABLE, "Not available at the moment"),
         }
@@ -133,7 +139,7 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
         match self.code {
-            Code::Unavailable => {
+            Code::Unavailable | Code::RateLimited => {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             // Part of the body may still be on its way: the connection cannot be used again.
@@ -176,6 +182,7 @@ impl From<StoreError> for Problem {
             StoreError::CalendarInUse(_) => Code::CalendarInUse,
             StoreError::AlreadyEnded => Code::AlreadyEnded,
             StoreError::NotFailed => Code::NotFailed,
+            StoreError::HandlerRegistered(_) => Code::HandlerRegistered,
         };
         Self::new(code, error.to_string())
     }

@@ -156,16 +156,16 @@ impl Parameters {
         self.read(name, |text| text.parse().map_err(|error: TopicError| error.to_string()))
     }
 
-    fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
+    pub(crate) fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
         // A plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
         self.read(name, |text| instant::read(&text.replace(' ', "+")))
     }
 
-    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    pub(crate) fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         parse(&self.take(name)?).map_err(|message| self.refusals.add(name, message)).ok()
     }
 
-    fn take(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let position = self.given.iter().position(|(known, _)| known == name)?;
         Some(self.given.swap_remove(position).1).filter(|value| !value.is_empty())
     }

@@ -72,7 +72,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let topics = api.topics.definitions().await?;
     let page = ListPage::read(&api.page_memory, page, |page| api.store.schedules(&filter, page)).await?;
     let text = page.show(|schedule| ScheduleView::new(schedule, &topics))?;
-    Ok(page.respond(text))
+    Ok(page.respond(&uri, text))
 }
 
 /// `GET /api/v1/schedules/{id}`.

@@ -1,10 +1,14 @@
 //! Every route of the API, on one page.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use axum::http::Method;
 
-use super::endpoint::{Endpoint, open, operate, read, submit};
+use super::endpoint::{Access, Endpoint, admin, open, operate, read, submit};
 use super::{
-    batch, bulk, calendars, executions, health, inspection, metrics, moves, outlook, schedule_moves, schedules, tasks,
+    audit, batch, bulk, calendars, claims, executions, health, inspection, keys, metrics, moves, nodes, outbox, outlook,
+    schedule_moves, schedules, settle, tasks, topics, work,
 };
 
 const GET: Method = Method::GET;
@@ -89,7 +93,58 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("why", "Says why a task, an execution or a schedule has not run"),
         read(GET, "/api/v1/tz-diff", inspection::tz_diff).slow()
             .named("diffZones", "Lists the fires that newer zone data would move"),
+
+        submit(POST, claims::PATH, claims::claim)
+            .named("claimTasks", "Claims due tasks for a worker, or waits for them"),
+        submit(POST, "/api/v1/tasks/{id}/heartbeat", settle::heartbeat)
+            .named("extendLease", "Extends the lease of a claimed task"),
+        submit(POST, "/api/v1/tasks/{id}/complete", settle::complete)
+            .named("completeTask", "Settles a claimed task as completed"),
+        submit(POST, "/api/v1/tasks/{id}/fail", settle::fail)
+            .named("failTask", "Settles a claimed task as failed, to be retried, or snoozed"),
+
+        read(GET, topics::PATH, topics::list)
+            .named("listTopics", "Lists the definitions of topics by name"),
+        read(GET, "/api/v1/topics/{name}", topics::show)
+            .named("getTopic", "Shows the definition of a topic"),
+        operate(PUT, "/api/v1/topics/{name}", topics::put)
+            .named("putTopic", "Writes the definition of a topic"),
+        operate(DELETE, "/api/v1/topics/{name}", topics::delete)
+            .named("deleteTopic", "Deletes the definition of a topic"),
+        operate(POST, "/api/v1/topics/{name}/pause", topics::pause)
+            .named("pauseTopic", "Lets the tasks of a topic wait"),
+        operate(POST, "/api/v1/topics/{name}/resume", topics::resume)
+            .named("resumeTopic", "Lets the tasks of a topic run again"),
+
+        operate(POST, "/api/v1/pause", work::pause)
+            .named("pause", "Stops this node's work"),
+        operate(POST, "/api/v1/resume", work::resume)
+            .named("resume", "Lets this node work"),
+        read(GET, "/api/v1/nodes", nodes::list)
+            .named("listNodes", "Lists the nodes that share the database"),
+
+        read(GET, outbox::PATH, outbox::list)
+            .named("listMessages", "Lists messages on their way out, newest first"),
+        operate(POST, "/api/v1/outbox/{id}/retry", outbox::retry)
+            .named("retryMessage", "Tries a failed message again"),
+
+        admin(GET, keys::PATH, keys::list)
+            .named("listKeys", "Lists API keys"),
+        admin(POST, keys::PATH, keys::create)
+            .named("createKey", "Makes an API key, which is shown once"),
+        admin(DELETE, "/api/v1/keys/{id}", keys::revoke)
+            .named("revokeKey", "Revokes an API key"),
+        admin(GET, audit::PATH, audit::list)
+            .named("listAudit", "Lists who changed what, newest first"),
     ]
+}
+
+/// Who may call a route, if there is one.
+pub(crate) fn access(method: &Method, path: &str) -> Option<Access> {
+    static ACCESS: LazyLock<HashMap<(Method, &'static str), Access>> = LazyLock::new(|| {
+        endpoints().into_iter().map(|endpoint| ((endpoint.method, endpoint.path), endpoint.access)).collect()
+    });
+    ACCESS.iter().find(|((known, route), _)| known == method && *route == path).map(|(_, access)| *access)
 }
 
 #[cfg(test)]
@@ -102,8 +157,8 @@ mod tests {
     use axum::body::Body;
     use axum::extract::Request;
     use axum::http::StatusCode;
-    use punctual_domain::clock::FakeClock;
-    use punctual_domain::id::KeyId;
+    use punctual_domain::clock::{Clock, FakeClock};
+    use punctual_domain::id::{KeyId, NodeId};
     use punctual_domain::key::{ApiKey, Role};
     use punctual_domain::store::Store;
     use punctual_domain::time::ZoneDatabase;
@@ -115,9 +170,10 @@ mod tests {
     use crate::http::endpoint::Access;
     use crate::http::{Api, Parts, Reach, State, router};
     use crate::inspect::Inspector;
+    use crate::routes::pull::{self, PullDesk};
     use crate::store_time::StoreTime;
     use crate::topics::TopicDirectory;
-    use crate::wake::Wake;
+    use crate::wake::{Listening, Wake};
 
     /// The API over a new store, with a key for each role that is called like it.
     async fn api_with_keys(folder: &tempfile::TempDir) -> Router {
@@ -135,11 +191,12 @@ mod tests {
             };
             store.create_key(&key).await.unwrap();
         }
-        let clock = Arc::new(FakeClock::at_text("2026-11-16T12:00:00Z"));
+        let clock: Arc<dyn Clock> = Arc::new(FakeClock::at_text("2026-11-16T12:00:00Z"));
+        let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
+        let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), BTreeSet::new()));
+        let wake = Arc::new(Wake::new(Listening::default(), &store));
         router(&Arc::new(Api::new(Parts {
             zones: ZoneDatabase::bundled(),
-            time: Arc::new(StoreTime::new(clock)),
-            topics: TopicDirectory::new(Arc::clone(&store), BTreeSet::new()),
             misfire_threshold: Duration::from_secs(30),
             inspector: Inspector {
                 store: Arc::clone(&store),
@@ -148,10 +205,24 @@ mod tests {
                 tzdir: None,
                 progress: None,
             },
+            time: Arc::clone(&time),
+            topics: Arc::clone(&topics),
             redis: None,
             state: Arc::new(State::new(SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }, false)),
             reach: Reach::Loopback,
-            wake: Wake::new(None, &store),
+            wake: Arc::clone(&wake),
+            desk: PullDesk::new(pull::Parts {
+                store: Arc::clone(&store),
+                clock: Arc::clone(&clock),
+                time: Arc::clone(&time),
+                topics,
+                wake,
+                node: NodeId::generate(),
+            }),
+            webhook_allow: Vec::new(),
+            // Nobody obeys.
+            commands: tokio::sync::mpsc::channel(1).0,
+            rate_limit: 1000,
             store: store as Arc<dyn Store>,
         })))
     }

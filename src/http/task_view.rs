@@ -42,6 +42,10 @@ pub(crate) struct TaskView<'a> {
     warnings: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deduplicated: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<Epoch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_expires_at: Option<Instant>,
 }
 
 /// One attempt of it.
@@ -87,6 +91,8 @@ impl<'a> TaskView<'a> {
             completed_at: task.completed_at.map(Instant),
             warnings: Vec::new(),
             deduplicated: None,
+            epoch: None,
+            lease_expires_at: None,
         }
     }
 
@@ -99,6 +105,13 @@ impl<'a> TaskView<'a> {
     /// With what the caller should know.
     pub(crate) fn with_warnings(mut self, warnings: &'a [String]) -> Self {
         self.warnings = warnings.iter().map(String::as_str).collect();
+        self
+    }
+
+    /// As whoever claimed it sees it.
+    pub(crate) fn with_lease(mut self, task: &Task) -> Self {
+        self.epoch = Some(task.epoch);
+        self.lease_expires_at = task.lease.and_then(|lease| lease.expires_at).map(Instant);
         self
     }
 

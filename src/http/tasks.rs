@@ -77,7 +77,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     parameters.finish()?;
     let page = ListPage::read(&api.page_memory, page, |page| api.store.tasks(&filter, page)).await?;
     let text = page.show(TaskView::new)?;
-    Ok(page.respond(text))
+    Ok(page.respond(&uri, text))
 }
 
 /// The id in a path; a malformed one names no task.

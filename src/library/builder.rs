@@ -23,7 +23,7 @@ use crate::plugins;
 use crate::service::{Schema, Start};
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
-use crate::wake::Wake;
+use crate::wake::{Listening, Wake};
 
 /// How long leadership among several processes lasts unless it is renewed.
 const LEADER_LEASE: Duration = Duration::from_secs(15);
@@ -174,7 +174,7 @@ impl Builder {
         Ok(Open {
             topics: TopicDirectory::new(Arc::clone(&store), Default::default()),
             time: Arc::new(StoreTime::new(self.shared_clock())),
-            wake: Wake::new(None, &store),
+            wake: Wake::new(Listening::default(), &store),
             store,
         })
     }

@@ -71,7 +71,8 @@ impl From<StoreError> for Error {
             | StoreError::Moved
             | StoreError::UnknownCalendar(_)
             | StoreError::TooManyFires(_)
-            | StoreError::CalendarInUse(_) => Self::Broken(error.to_string()),
+            | StoreError::CalendarInUse(_)
+            | StoreError::HandlerRegistered(_) => Self::Broken(error.to_string()),
             StoreError::Broken(reason) => Self::Broken(reason),
         }
     }

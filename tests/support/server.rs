@@ -54,6 +54,17 @@ impl Server {
         Answer::to(self.request(Method::POST, path).header("content-type", "application/json").body(body.into())).await
     }
 
+    /// Puts a text as JSON.
+    pub async fn put(&self, path: &str, body: impl Into<String>) -> Answer {
+        Answer::to(self.request(Method::PUT, path).header("content-type", "application/json").body(body.into())).await
+    }
+
+    /// Defines a topic.
+    pub async fn put_topic(&self, name: &str, body: &str) {
+        let answer = self.put(&format!("/api/v1/topics/{name}"), body).await;
+        assert!(answer.status.is_success(), "{answer:?}");
+    }
+
     /// Makes a task and answers it.
     pub async fn make_task(&self, body: &str) -> Value {
         let answer = self.post("/api/v1/tasks", body).await;

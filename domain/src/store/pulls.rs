@@ -33,7 +33,7 @@ pub trait Pulls: Send + Sync {
     /// Extends a worker's lease that still holds by as long as its claim said; `None` for a lost one.
     async fn extend_pulled(&self, held: Extension) -> Result<Option<DateTime<Utc>>, StoreError>;
 
-    /// Topics that match a pattern and have pending tasks, at most `limit`: whether something is due, and when more is.
+    /// Topics that match a pattern and have pending tasks, at most `limit`: how much is due, and when more is.
     async fn pending_topics(&self, patterns: &[TopicPattern], limit: u32) -> Result<Vec<PendingTopic>, StoreError>;
 }
 
@@ -77,10 +77,15 @@ pub struct Pulled {
 pub struct PendingTopic {
     /// The topic.
     pub topic: Topic,
-    /// Whether one of them is due.
-    pub is_due: bool,
+    /// How many of them are due, counted up to [`PendingTopic::MOST`] of each priority.
+    pub due: u32,
     /// When the next of those is due that are not.
     pub next_due_at: Option<DateTime<Utc>>,
+}
+
+impl PendingTopic {
+    /// How far due tasks are counted.
+    pub const MOST: u32 = 100;
 }
 
 impl PullRequest {

@@ -7,14 +7,27 @@ use crate::topic::{TopicDefinition, TopicPattern};
 #[async_trait]
 pub trait Topics: Send + Sync {
     /// Writes a definition; `true` if it is new.
+    ///
+    /// # Errors
+    /// `HandlerRegistered`, if a node ever had a handler for it and the route is another one.
     async fn put_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError>;
 
     /// Writes a definition unless there is one of that name; `true` if it was written.
     async fn add_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError>;
 
+    /// Notes that a node has a handler for these topics: from now on their route is `handler`. What else is said of them
+    /// stays.
+    async fn register_topic(&self, name: &TopicPattern) -> Result<(), StoreError>;
+
+    /// Pauses or resumes the topics of a definition; answers it as it is then, `None` if unknown.
+    async fn pause_topic(&self, name: &TopicPattern, paused: bool) -> Result<Option<TopicDefinition>, StoreError>;
+
     /// All definitions, by name. Which one applies to a topic is `TopicDefinition::for_topic`.
     async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError>;
 
     /// Deletes a definition; `false` if unknown.
+    ///
+    /// # Errors
+    /// `HandlerRegistered`, if a node ever had a handler for it.
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError>;
 }

@@ -44,7 +44,7 @@ use punctual_domain::coordination::Alone;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{Page, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
-use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
+use punctual_domain::topic::{Topic, TopicPattern};
 use punctual_sdk::{Database, NewTask, Plugin};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -86,7 +86,7 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
     for (topic, _) in plugin.handlers() {
         let topic: TopicPattern = topic.parse().unwrap_or_else(|refused| panic!("{refused}"));
         topics.push(topic.clone());
-        store.add_topic(&TopicDefinition::new(topic, Route::Handler)).await.expect("the topic is written");
+        store.register_topic(&topic).await.expect("the topic is written");
     }
     topics.extend(plugin.listeners().into_iter().map(|(topics, _)| TopicPattern::from_stored(topics)));
     let deps = Deps {

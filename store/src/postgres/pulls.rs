@@ -80,6 +80,7 @@ impl Pulls for PostgresStore {
                 .bind(low)
                 .bind(high)
                 .bind(i64::from(limit))
+                .bind(i64::from(PendingTopic::MOST))
                 .fetch_all(connection)
                 .await
                 .map_err(broken)?;
@@ -89,7 +90,7 @@ impl Pulls for PostgresStore {
                     let mut columns = rows::Columns::of(row);
                     Ok(PendingTopic {
                         topic: Topic::from_stored(columns.take::<&str>()?),
-                        is_due: columns.take()?,
+                        due: u32::try_from(columns.take_count()?).unwrap_or(u32::MAX),
                         next_due_at: columns.take()?,
                     })
                 })

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use punctual_domain::store::{StoreError, Topics};
-use punctual_domain::topic::{Topic, TopicDefinition, TopicPattern};
+use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::{Connection, Postgres, Transaction};
 
 use super::{PostgresStore, broken, rows};
 use crate::text::{from_text, to_text};
@@ -13,19 +14,47 @@ use crate::text::{from_text, to_text};
 #[async_trait]
 impl Topics for PostgresStore {
     async fn put_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
-        let text = to_text(definition)?;
         lend!(self, |connection| {
-            // A row that was inserted has no deleting transaction yet; one that was updated has.
-            sqlx::query_scalar(
-                "INSERT INTO punctual_topics (name, definition) VALUES ($1, $2)
-                 ON CONFLICT (name) DO UPDATE SET definition = excluded.definition
-                 RETURNING xmax = 0",
-            )
-            .bind(definition.name.as_str())
-            .bind(text)
-            .fetch_one(connection)
-            .await
-            .map_err(broken)
+            let mut transaction = lock(connection).await?;
+            if definition.route != Route::Handler {
+                check_unhandled(&mut transaction, &definition.name).await?;
+            }
+            let is_new = write(&mut transaction, definition).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(is_new)
+        })
+    }
+
+    async fn register_topic(&self, name: &TopicPattern) -> Result<(), StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = lock(connection).await?;
+            let noted = sqlx::query("INSERT INTO punctual_handled_topics (name) VALUES ($1) ON CONFLICT DO NOTHING")
+                .bind(name.as_str())
+                .execute(&mut *transaction)
+                .await
+                .map_err(broken)?;
+            let known = find(&mut transaction, name).await?;
+            let is_handled = known.as_ref().is_some_and(|known| known.route == Route::Handler);
+            if !is_handled || noted.rows_affected() > 0 {
+                let route = Route::Handler;
+                let definition = match known {
+                    Some(known) => TopicDefinition { route, ..known },
+                    None => TopicDefinition::new(name.clone(), route),
+                };
+                write(&mut transaction, &definition).await?;
+            }
+            transaction.commit().await.map_err(broken)
+        })
+    }
+
+    async fn pause_topic(&self, name: &TopicPattern, paused: bool) -> Result<Option<TopicDefinition>, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = lock(connection).await?;
+            let Some(known) = find(&mut transaction, name).await? else { return Ok(None) };
+            let definition = TopicDefinition { paused, ..known };
+            write(&mut transaction, &definition).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(Some(definition))
         })
     }
 
@@ -49,14 +78,61 @@ impl Topics for PostgresStore {
 
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
         lend!(self, |connection| {
+            let mut transaction = lock(connection).await?;
+            check_unhandled(&mut transaction, name).await?;
             let deleted = sqlx::query("DELETE FROM punctual_topics WHERE name = $1")
                 .bind(name.as_str())
-                .execute(connection)
+                .execute(&mut *transaction)
                 .await
                 .map_err(broken)?;
+            transaction.commit().await.map_err(broken)?;
             Ok(deleted.rows_affected() > 0)
         })
     }
+}
+
+/// Begins a transaction that is the only one to change definitions.
+async fn lock(connection: &mut PgConnection) -> Result<Transaction<'_, Postgres>, StoreError> {
+    let mut transaction = connection.begin().await.map_err(broken)?;
+    sqlx::query("LOCK TABLE punctual_handled_topics IN EXCLUSIVE MODE")
+        .execute(&mut *transaction)
+        .await
+        .map_err(broken)?;
+    Ok(transaction)
+}
+
+async fn check_unhandled(connection: &mut PgConnection, name: &TopicPattern) -> Result<(), StoreError> {
+    let is_handled: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM punctual_handled_topics WHERE name = $1)")
+        .bind(name.as_str())
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    if is_handled { Err(StoreError::HandlerRegistered(name.as_str().to_owned())) } else { Ok(()) }
+}
+
+/// Writes a definition; whether it is new.
+async fn write(connection: &mut PgConnection, definition: &TopicDefinition) -> Result<bool, StoreError> {
+    // A row that was inserted has no deleting transaction yet; one that was updated has.
+    sqlx::query_scalar(
+        "INSERT INTO punctual_topics (name, definition) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET definition = excluded.definition
+         RETURNING xmax = 0",
+    )
+    .bind(definition.name.as_str())
+    .bind(to_text(definition)?)
+    .fetch_one(connection)
+    .await
+    .map_err(broken)
+}
+
+async fn find(connection: &mut PgConnection, name: &TopicPattern) -> Result<Option<TopicDefinition>, StoreError> {
+    let text: Option<String> = sqlx::query_scalar("SELECT definition FROM punctual_topics WHERE name = $1")
+        .bind(name.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(broken)?;
+    let known = text.map(|text| from_text::<TopicDefinition>("a topic", &text)).transpose()?;
+    Ok(known.map(|known| TopicDefinition { name: name.clone(), ..known }))
 }
 
 /// All definitions, by name.

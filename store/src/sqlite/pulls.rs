@@ -85,6 +85,7 @@ impl Pulls for SqliteStore {
                     .bind(to_text(&ranges)?)
                     // Each range ends with a row of its own.
                     .bind(i64::from(limit) + ranges.len() as i64)
+                    .bind(PendingTopic::MOST)
                     .fetch_all(connection)
                     .await
                     .map_err(broken)?;
@@ -94,7 +95,7 @@ impl Pulls for SqliteStore {
                         let mut columns = Columns::of(row);
                         Ok(PendingTopic {
                             topic: Topic::from_stored(columns.take::<&str>()?),
-                            is_due: columns.take::<i64>()? > 0,
+                            due: columns.take_count()?,
                             next_due_at: columns.take_instant_if_any()?,
                         })
                     })

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use futures::FutureExt;
 use punctual_domain::store::{StoreError, Topics};
-use punctual_domain::topic::{Topic, TopicDefinition, TopicPattern};
+use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::rows::Columns;
@@ -15,26 +15,48 @@ use crate::text::{from_text, to_text};
 #[async_trait]
 impl Topics for SqliteStore {
     async fn put_topic(&self, definition: &TopicDefinition) -> Result<bool, StoreError> {
-        let text = to_text(definition)?;
-        let name = definition.name.as_str().to_owned();
+        let definition = definition.clone();
         self.write(move |connection, _| {
             async move {
-                let updated = sqlx::query("UPDATE punctual_topics SET definition = ?2 WHERE name = ?1")
-                    .bind(&name)
-                    .bind(&text)
+                if definition.route != Route::Handler {
+                    check_unhandled(connection, &definition.name).await?;
+                }
+                write(connection, &definition).await
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn register_topic(&self, name: &TopicPattern) -> Result<(), StoreError> {
+        let name = name.clone();
+        self.write(move |connection, _| {
+            async move {
+                sqlx::query("INSERT INTO punctual_handled_topics (name) VALUES (?1) ON CONFLICT DO NOTHING")
+                    .bind(name.as_str())
                     .execute(&mut *connection)
                     .await
                     .map_err(broken)?;
-                if updated.rows_affected() > 0 {
-                    return Ok(false);
-                }
-                sqlx::query("INSERT INTO punctual_topics (name, definition) VALUES (?1, ?2)")
-                    .bind(name)
-                    .bind(text)
-                    .execute(connection)
-                    .await
-                    .map_err(broken)?;
-                Ok(true)
+                let route = Route::Handler;
+                let definition = match find(connection, &name).await? {
+                    Some(known) => TopicDefinition { route, ..known },
+                    None => TopicDefinition::new(name, route),
+                };
+                write(connection, &definition).await.map(drop)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn pause_topic(&self, name: &TopicPattern, paused: bool) -> Result<Option<TopicDefinition>, StoreError> {
+        let name = name.clone();
+        self.write(move |connection, _| {
+            async move {
+                let Some(known) = find(connection, &name).await? else { return Ok(None) };
+                let definition = TopicDefinition { paused, ..known };
+                write(connection, &definition).await?;
+                Ok(Some(definition))
             }
             .boxed()
         })
@@ -66,11 +88,12 @@ impl Topics for SqliteStore {
     }
 
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
-        let name = name.as_str().to_owned();
+        let name = name.clone();
         self.write(move |connection, _| {
             async move {
+                check_unhandled(connection, &name).await?;
                 let deleted = sqlx::query("DELETE FROM punctual_topics WHERE name = ?1")
-                    .bind(name)
+                    .bind(name.as_str())
                     .execute(connection)
                     .await
                     .map_err(broken)?;
@@ -80,6 +103,46 @@ impl Topics for SqliteStore {
         })
         .await
     }
+}
+
+async fn check_unhandled(connection: &mut SqliteConnection, name: &TopicPattern) -> Result<(), StoreError> {
+    let is_handled: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM punctual_handled_topics WHERE name = ?1)")
+        .bind(name.as_str())
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    if is_handled { Err(StoreError::HandlerRegistered(name.as_str().to_owned())) } else { Ok(()) }
+}
+
+/// Writes a definition; whether it is new.
+async fn write(connection: &mut SqliteConnection, definition: &TopicDefinition) -> Result<bool, StoreError> {
+    let text = to_text(definition)?;
+    let updated = sqlx::query("UPDATE punctual_topics SET definition = ?2 WHERE name = ?1")
+        .bind(definition.name.as_str())
+        .bind(&text)
+        .execute(&mut *connection)
+        .await
+        .map_err(broken)?;
+    if updated.rows_affected() > 0 {
+        return Ok(false);
+    }
+    sqlx::query("INSERT INTO punctual_topics (name, definition) VALUES (?1, ?2)")
+        .bind(definition.name.as_str())
+        .bind(text)
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    Ok(true)
+}
+
+async fn find(connection: &mut SqliteConnection, name: &TopicPattern) -> Result<Option<TopicDefinition>, StoreError> {
+    let text: Option<String> = sqlx::query_scalar("SELECT definition FROM punctual_topics WHERE name = ?1")
+        .bind(name.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(broken)?;
+    let known = text.map(|text| from_text::<TopicDefinition>("a topic's definition", &text)).transpose()?;
+    Ok(known.map(|known| TopicDefinition { name: name.clone(), ..known }))
 }
 
 /// All definitions, by name.

@@ -388,6 +388,9 @@ behaviours! {
         a_topic_is_added_only_where_there_is_none
         of_eight_nodes_that_add_a_topic_one_does
         topics_are_listed_by_name
+        a_topic_with_a_handler_keeps_that_route
+        a_handler_takes_over_what_had_another_route
+        a_topic_is_paused_and_resumed_and_otherwise_stays_as_it_is
         a_topic_is_deleted_once;
     outbox:
         a_message_is_posted_and_read_back

@@ -270,9 +270,16 @@ pub(crate) async fn an_answer_of_its_own_is_kept(world: World) {
 }
 
 pub(crate) async fn pending_topics_are_found_by_name_and_by_prefix(world: World) {
-    for (name, priority, seconds) in
-        [("a", 0, 0), ("a.b", 0, 60), ("a.b", 3, 30), ("a.b.c", 0, 0), ("a.b.c", 1, 90), ("a-b", 0, 0), ("z", 0, 5)]
-    {
+    for (name, priority, seconds) in [
+        ("a", 0, 0),
+        ("a.b", 0, 60),
+        ("a.b", 3, 30),
+        ("a.b.c", 0, 0),
+        ("a.b.c", 7, 0),
+        ("a.b.c", 1, 90),
+        ("a-b", 0, 0),
+        ("z", 0, 5),
+    ] {
         world.add(task(name).priority(priority).in_secs(seconds)).await;
     }
     world.running(task("a.running")).await;
@@ -280,19 +287,19 @@ pub(crate) async fn pending_topics_are_found_by_name_and_by_prefix(world: World)
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
         world.pending_topics(&patterns, 100).await.unwrap()
     };
-    let pending = |name: &str, is_due, next: Option<i64>| PendingTopic {
+    let pending = |name: &str, due, next: Option<i64>| PendingTopic {
         topic: topic(name),
-        is_due,
+        due,
         next_due_at: next.map(|seconds| world.in_secs(seconds)),
     };
-    let (a, ab, abc) = (pending("a", true, None), pending("a.b", false, Some(30)), pending("a.b.c", true, Some(90)));
+    let (a, ab, abc) = (pending("a", 1, None), pending("a.b", 0, Some(30)), pending("a.b.c", 2, Some(90)));
     assert_eq!(found(&["a.*"]).await, [ab.clone(), abc.clone()]);
     assert_eq!(found(&["a"]).await, std::slice::from_ref(&a));
     assert_eq!(found(&["a.b.*", "a", "a.*", "nobody", "no.*"]).await, [a, ab, abc]);
-    assert_eq!(found(&["z", "a.running"]).await, [pending("z", false, Some(5))]);
+    assert_eq!(found(&["z", "a.running"]).await, [pending("z", 0, Some(5))]);
     assert_eq!(found(&[]).await, []);
     world.advance_secs(5);
-    assert_eq!(found(&["z"]).await, [pending("z", true, None)]);
+    assert_eq!(found(&["z"]).await, [pending("z", 1, None)]);
 }
 
 pub(crate) async fn pending_topics_are_cut_at_the_limit(world: World) {

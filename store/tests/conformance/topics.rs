@@ -1,6 +1,7 @@
 //! Definitions of topics.
 
 use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
+use punctual_domain::store::StoreError;
 use punctual_domain::topic::{Route, TopicDefinition};
 
 use crate::support::*;
@@ -84,4 +85,38 @@ pub(crate) async fn a_topic_is_deleted_once(world: World) {
     assert_eq!(world.delete_topic(&"mail.*".parse().unwrap()).await, Ok(true));
     assert_eq!(world.delete_topic(&"mail.*".parse().unwrap()).await, Ok(false));
     assert_eq!(world.topics().await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_topic_with_a_handler_keeps_that_route(world: World) {
+    let name = "mail".parse().unwrap();
+    for _ in 0..2 {
+        world.register_topic(&name).await.unwrap();
+        assert_eq!(world.topics().await, Ok(vec![definition("mail", Route::Handler)]));
+    }
+    let refused = StoreError::HandlerRegistered("mail".into());
+    assert_eq!(world.put_topic(&definition("mail", Route::Pull)).await, Err(refused.clone()));
+    assert_eq!(world.delete_topic(&name).await, Err(refused));
+    let edited = TopicDefinition { concurrency: 3, ..definition("mail", Route::Handler) };
+    assert_eq!(world.put_topic(&edited).await, Ok(false));
+    world.register_topic(&name).await.unwrap();
+    assert_eq!(world.topics().await, Ok(vec![edited]), "what the operator said stays");
+    assert_eq!(world.put_topic(&definition("mail.*", Route::Pull)).await, Ok(true), "a prefix is another name");
+}
+
+pub(crate) async fn a_handler_takes_over_what_had_another_route(world: World) {
+    let before = TopicDefinition { paused: true, concurrency: 7, ..definition("mail", Route::Pull) };
+    world.put_topic(&before).await.unwrap();
+    world.register_topic(&before.name).await.unwrap();
+    assert_eq!(world.topics().await, Ok(vec![TopicDefinition { route: Route::Handler, ..before }]));
+}
+
+pub(crate) async fn a_topic_is_paused_and_resumed_and_otherwise_stays_as_it_is(world: World) {
+    let first = TopicDefinition { concurrency: 7, ..definition("mail.*", Route::Pull) };
+    world.put_topic(&first).await.unwrap();
+    for paused in [true, true, false] {
+        let expected = TopicDefinition { paused, ..first.clone() };
+        assert_eq!(world.pause_topic(&first.name, paused).await, Ok(Some(expected.clone())));
+        assert_eq!(world.topics().await, Ok(vec![expected]));
+    }
+    assert_eq!(world.pause_topic(&"mail".parse().unwrap(), true).await, Ok(None));
 }

@@ -1,4 +1,4 @@
--- Topics in ranges of names that have pending tasks: whether one is due, and when the next of the others is. Steps from
+-- Topics in ranges of names that have pending tasks: how many are due, and when the next of the others is. Steps from
 -- topic to topic and from priority to priority, whatever waits in between.
 WITH RECURSIVE clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
@@ -13,7 +13,7 @@ WITH RECURSIVE clock AS (
         WHERE status = 'pending' AND topic > n.topic AND topic < n.high ORDER BY topic LIMIT 1)
     FROM names AS n WHERE n.topic IS NOT NULL
 )
-SELECT n.topic, p.is_due, p.next_due_at
+SELECT n.topic, p.due, p.next_due_at
 FROM clock, (SELECT DISTINCT topic FROM (SELECT topic FROM names WHERE topic IS NOT NULL LIMIT $4) AS f) AS n
 CROSS JOIN LATERAL (
     WITH RECURSIVE levels AS (
@@ -25,10 +25,11 @@ CROSS JOIN LATERAL (
         FROM levels AS l WHERE l.priority IS NOT NULL
     )
     SELECT
-        coalesce(bool_or(EXISTS (
-            SELECT FROM punctual_tasks
-            WHERE status = 'pending' AND topic = n.topic AND priority = l.priority AND run_at <= clock.now)), false)
-            AS is_due,
+        sum((
+            SELECT count(*) FROM (
+                SELECT FROM punctual_tasks
+                WHERE status = 'pending' AND topic = n.topic AND priority = l.priority AND run_at <= clock.now
+                LIMIT $5) AS d))::bigint AS due,
         min((
             SELECT run_at FROM punctual_tasks
             WHERE status = 'pending' AND topic = n.topic AND priority = l.priority AND run_at > clock.now

@@ -1,4 +1,4 @@
--- Topics in ranges of names that have pending tasks: whether one is due, and when the next of the others is. Steps from
+-- Topics in ranges of names that have pending tasks: how many are due, and when the next of the others is. Steps from
 -- topic to topic and from priority to priority, whatever waits in between.
 WITH RECURSIVE names (high, topic) AS (
     SELECT r.value ->> 1, (
@@ -25,9 +25,11 @@ WITH RECURSIVE names (high, topic) AS (
     WHERE l.priority IS NOT NULL
 )
 SELECT l.topic,
-    max(EXISTS (
-        SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_due
-        WHERE status = 'pending' AND topic = l.topic AND priority = l.priority AND run_at <= ?1)),
+    sum((
+        SELECT count(*) FROM (
+            SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_due
+            WHERE status = 'pending' AND topic = l.topic AND priority = l.priority AND run_at <= ?1
+            LIMIT ?4))),
     min((
         SELECT min(run_at) FROM punctual_tasks INDEXED BY punctual_tasks_due
         WHERE status = 'pending' AND topic = l.topic AND priority = l.priority AND run_at > ?1))

@@ -1,0 +1,169 @@
+//! The audit log: every change of what is there is noted, with who made it and how that went.
+//!
+//! A change is a call that needs the role `operate` or `admin` and is no look: on schedules, topics, calendars, keys, the
+//! outbox, the node itself, and on tasks that are there. Making tasks, claiming and settling them is the work itself: the
+//! tasks and their attempts tell of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+use punctual_domain::audit::{AuditEntry, LOCAL};
+use punctual_domain::id::{AuditId, KeyId};
+use punctual_domain::key::Role;
+use punctual_domain::store::{AuditFilter, Page, Span};
+use serde::Serialize;
+
+use super::auth::Caller;
+use super::endpoint::Access;
+use super::instant::Instant;
+use super::problem::Problem;
+use super::query::Parameters;
+use super::request_id::RequestId;
+use super::{Api, cursor, table};
+
+pub(crate) const PATH: &str = "/api/v1/audit";
+
+/// The longest name of what was changed that is kept.
+const MAX_TARGET_BYTES: usize = 300;
+
+/// `GET /api/v1/audit`.
+pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Problem> {
+    let mut parameters = Parameters::of(&uri)?;
+    let filter = AuditFilter {
+        key_id: parameters.read("keyId", |text| text.parse::<KeyId>().map_err(|_| "must be the id of a key".into())),
+        actor: parameters.take("actor"),
+        action: parameters.take("action"),
+        target: parameters.take("target"),
+        at: Span { from: parameters.instant("from"), to: parameters.instant("to") },
+    };
+    let page: Page<AuditId> = parameters.page();
+    parameters.finish()?;
+    // One more than is wanted tells whether more follow.
+    let mut entries = api.store.audit(&filter, Page { limit: page.limit + 1, ..page }).await?;
+    let has_more = entries.len() > page.limit as usize;
+    entries.truncate(page.limit as usize);
+    let next_cursor = entries.last().filter(|_| has_more).map(|last| cursor::after(last.id.0));
+    let items: Vec<_> = entries.iter().map(EntryView::of).collect();
+    cursor::page(&uri, &items, next_cursor)
+}
+
+/// Notes a change once it was made or refused.
+pub(crate) async fn note(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let target = Target::default();
+    request.extensions_mut().insert(target.clone());
+    let Some(route) = route.filter(|route| is_change(request.method(), route)) else { return next.run(request).await };
+    let caller = request.extensions().get::<Caller>().cloned();
+    let request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
+    let action = format!("{} {route}", request.method());
+    let in_path = target_of(&route, request.uri().path());
+    let response = next.run(request).await;
+    let (key_id, actor) = match caller {
+        Some(Caller::Key(key)) => (Some(key.id), key.name.clone()),
+        _ => (None, LOCAL.to_owned()),
+    };
+    let entry = AuditEntry {
+        id: AuditId::generate(),
+        at: api.time.now(),
+        key_id,
+        actor,
+        action,
+        target: target.get().unwrap_or(in_path),
+        status: response.status().as_u16(),
+        request_id: request_id.0,
+    };
+    if let Err(error) = api.store.record(vec![entry.clone()]).await {
+        tracing::error!(%error, actor = entry.actor, action = entry.action, target = entry.target, "change not noted");
+    }
+    response
+}
+
+/// What was changed, where the path does not say it.
+#[derive(Clone, Default)]
+pub(crate) struct Target(Arc<Mutex<Option<String>>>);
+
+impl Target {
+    pub(crate) fn set(&self, target: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn is_change(method: &Method, route: &str) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+        && matches!(table::access(method, route), Some(Access::Role(Role::Operate | Role::Admin)))
+}
+
+/// What stands in the path where the route has a name in braces.
+fn target_of(route: &str, path: &str) -> String {
+    let pairs = route.split('/').zip(path.split('/'));
+    let mut target =
+        pairs.filter(|(part, _)| part.starts_with('{')).map(|(_, said)| said).collect::<Vec<_>>().join("/");
+    target.truncate(target.floor_char_boundary(MAX_TARGET_BYTES));
+    target
+}
+
+/// An entry as the API shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryView<'a> {
+    id: AuditId,
+    at: Instant,
+    key_id: Option<KeyId>,
+    actor: &'a str,
+    action: &'a str,
+    target: &'a str,
+    status: u16,
+    request_id: &'a str,
+}
+
+impl<'a> EntryView<'a> {
+    fn of(entry: &'a AuditEntry) -> Self {
+        Self {
+            id: entry.id,
+            at: Instant(entry.at),
+            key_id: entry.key_id,
+            actor: &entry.actor,
+            action: &entry.action,
+            target: &entry.target,
+            status: entry.status,
+            request_id: &entry.request_id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_told_from_work_and_looks() {
+        for (method, route, expected) in [
+            (Method::PUT, "/api/v1/topics/{name}", true),
+            (Method::POST, "/api/v1/tasks/{id}/cancel", true),
+            (Method::POST, "/api/v1/tasks/cancel", true),
+            (Method::POST, "/api/v1/keys", true),
+            (Method::DELETE, "/api/v1/keys/{id}", true),
+            (Method::GET, "/api/v1/keys", false),
+            (Method::POST, "/api/v1/tasks", false),
+            (Method::POST, "/api/v1/tasks/batch", false),
+            (Method::POST, "/api/v1/claims", false),
+            (Method::POST, "/api/v1/tasks/{id}/complete", false),
+            (Method::POST, "/nowhere", false),
+        ] {
+            assert_eq!(is_change(&method, route), expected, "{method} {route}");
+        }
+    }
+
+    #[test]
+    fn the_target_stands_in_the_path() {
+        assert_eq!(target_of("/api/v1/topics/{name}/pause", "/api/v1/topics/mail.*/pause"), "mail.*");
+        assert_eq!(target_of("/api/v1/tasks/cancel", "/api/v1/tasks/cancel"), "");
+    }
+}
