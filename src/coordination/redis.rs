@@ -113,3 +113,131 @@ impl Coordination for InRedis {
         row
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use punctual_domain::id::NodeId;
+    use punctual_domain::store::Store;
+    use tokio::io::copy_bidirectional;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::config::Secret;
+
+    /// A Redis that can be taken away: the way to it goes through here.
+    struct Way {
+        url: String,
+        open: watch::Sender<bool>,
+    }
+
+    impl Way {
+        /// `None` without a server for tests.
+        async fn open() -> Option<Self> {
+            let Ok(server) = std::env::var("TEST_REDIS_URL") else {
+                assert!(std::env::var_os("CI").is_none(), "TEST_REDIS_URL is not set, and CI skips nothing");
+                eprintln!("skipped: TEST_REDIS_URL is not set");
+                return None;
+            };
+            let server = server.trim_start_matches("redis://").trim_end_matches('/').to_owned();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("redis://{}/", listener.local_addr().unwrap());
+            let (open, is_open) = watch::channel(true);
+            tokio::spawn(async move {
+                while let Ok((mut near, _)) = listener.accept().await {
+                    let (server, mut is_open) = (server.clone(), is_open.clone());
+                    tokio::spawn(async move {
+                        if *is_open.borrow() {
+                            let mut far = TcpStream::connect(server).await.unwrap();
+                            tokio::select! {
+                                _ = copy_bidirectional(&mut near, &mut far) => {}
+                                _ = is_open.wait_for(|is_open| !is_open) => {}
+                            }
+                        }
+                    });
+                }
+            });
+            Some(Self { url, open })
+        }
+
+        fn node(&self, store: &Arc<dyn Store>, cluster_id: &str, terms: Terms) -> InRedis {
+            let row = InStore { store: Arc::clone(store), node: NodeId::generate(), lease: terms.lease };
+            InRedis::new(Redis::new(&Secret::url(self.url.as_str())).unwrap(), cluster_id, row, terms)
+        }
+    }
+
+    async fn store() -> Arc<dyn Store> {
+        punctual_store::connect("sqlite::memory:", punctual_store::Options::default()).await.unwrap()
+    }
+
+    /// Asks until the node stands so.
+    async fn until(node: &InRedis, standing: Standing) {
+        while node.lead().await != Ok(standing) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn one_leads_until_it_resigns_or_its_lease_ends() {
+        let Some(way) = Way::open().await else { return };
+        let store = store().await;
+        let cluster_id = store.cluster_id().await.unwrap();
+        let long = Terms { lease: Duration::from_secs(60), heartbeat: Duration::from_secs(20) };
+        let short = Terms { lease: Duration::from_millis(100), heartbeat: Duration::from_millis(30) };
+        let (first, second) = (way.node(&store, &cluster_id, long), way.node(&store, &cluster_id, short));
+        for _ in 0..3 {
+            assert_eq!(first.lead().await, Ok(Standing::Leads(long.lease)));
+            assert_eq!(second.lead().await, Ok(Standing::Follows));
+        }
+        // Nobody resigns for another.
+        second.resign().await.unwrap();
+        assert_eq!(second.lead().await, Ok(Standing::Follows));
+        first.resign().await.unwrap();
+        assert_eq!(second.lead().await, Ok(Standing::Leads(short.lease)));
+        // The second is never heard of again.
+        until(&first, Standing::Leads(long.lease)).await;
+        // Another store's nodes have their own leader.
+        assert_eq!(way.node(&store, "another", long).lead().await, Ok(Standing::Leads(long.lease)));
+    }
+
+    #[tokio::test]
+    async fn the_row_decides_while_redis_is_away_and_no_longer() {
+        let Some(way) = Way::open().await else { return };
+        let store = store().await;
+        let cluster_id = store.cluster_id().await.unwrap();
+        let terms = Terms { lease: Duration::from_secs(60), heartbeat: Duration::from_millis(1_500) };
+        let leads = Standing::Leads(terms.lease);
+        let (first, second) = (way.node(&store, &cluster_id, terms), way.node(&store, &cluster_id, terms));
+        assert_eq!(first.lead().await, Ok(leads));
+        assert_eq!(second.lead().await, Ok(Standing::Follows));
+
+        way.open.send_replace(false);
+        // At once nobody leads; after a heartbeat whoever led does again, because it has held the row too.
+        assert!(first.lead().await.is_err());
+        until(&first, leads).await;
+        until(&second, Standing::Follows).await;
+        // One that starts now is not kept waiting.
+        assert_eq!(way.node(&store, &cluster_id, terms).lead().await, Ok(Standing::Follows));
+        first.resign().await.unwrap();
+        assert_eq!(second.lead().await, Ok(leads));
+
+        // The key of the first is still there, for as long as its lease: it is the leader by Redis.
+        way.open.send_replace(true);
+        until(&second, Standing::Follows).await;
+        until(&first, leads).await;
+    }
+
+    #[tokio::test]
+    async fn without_redis_from_the_start_the_row_decides() {
+        let store = store().await;
+        let terms = Terms { lease: Duration::from_secs(60), heartbeat: Duration::from_secs(20) };
+        let (open, _) = watch::channel(false);
+        let nowhere = Way { url: "redis://127.0.0.1:1/".into(), open };
+        let (first, second) = (nowhere.node(&store, "c", terms), nowhere.node(&store, "c", terms));
+        assert_eq!(first.lead().await, Ok(Standing::Leads(terms.lease)));
+        assert_eq!(second.lead().await, Ok(Standing::Follows));
+    }
+}

@@ -2,12 +2,18 @@
 
 use std::time::Duration;
 
-use punctual::{Error, NewSchedule, OverlapPolicy, Page, Punctual, Rhythm, ScheduleFilter, ScheduleId};
+use punctual::{
+    Attempt, Error, NewSchedule, Outcome, OverlapPolicy, Page, Punctual, Rhythm, ScheduleFilter, ScheduleId,
+};
 
 use crate::on_each_database;
 use crate::support::Database;
 
-on_each_database!(a_schedule_is_kept_with_its_first_instant, a_bad_schedule_is_refused_and_makes_nothing);
+on_each_database!(
+    a_schedule_is_kept_with_its_first_instant,
+    a_schedule_fires_in_the_process_that_made_it,
+    a_bad_schedule_is_refused_and_makes_nothing
+);
 
 async fn a_schedule_is_kept_with_its_first_instant(database: Database) {
     let punctual = Punctual::builder().database(&database.url).connect().await.unwrap();
@@ -39,6 +45,29 @@ async fn a_schedule_is_kept_with_its_first_instant(database: Database) {
     punctual.delete_schedule(weekdays.id).await.unwrap();
     assert_eq!(punctual.delete_schedule(weekdays.id).await, Err(Error::NotFound));
     assert_eq!(punctual.schedule(weekdays.id).await, Ok(None));
+    punctual.stop().await.unwrap();
+}
+
+async fn a_schedule_fires_in_the_process_that_made_it(database: Database) {
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let punctual = Punctual::builder()
+        .database(&database.url)
+        .handler("beat", move |attempt: Attempt| {
+            let told = told.clone();
+            async move {
+                let _ = told.send((attempt.schedule_id, attempt.scheduled_at));
+                Outcome::completed()
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let every_second = NewSchedule::new("heartbeat", "beat").every(Duration::from_secs(1), "UTC");
+    let schedule = punctual.schedule_repeat(every_second).await.unwrap();
+    for beat in 1..=2 {
+        let at = schedule.created_at + Duration::from_secs(beat);
+        assert_eq!(heard.recv().await, Some((Some(schedule.id.0), Some(at))));
+    }
     punctual.stop().await.unwrap();
 }
 
