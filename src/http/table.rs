@@ -7,8 +7,8 @@ use axum::http::Method;
 
 use super::endpoint::{Access, Endpoint, admin, open, operate, read, submit};
 use super::{
-    audit, batch, bulk, calendars, claims, executions, health, inspection, keys, metrics, moves, nodes, outbox, outlook,
-    schedule_moves, schedules, settle, tasks, topics, work,
+    audit, batch, bulk, calendars, claims, executions, health, inspection, keys, metrics, moves, nodes, outbox,
+    outlook, schedule_moves, schedules, settle, tasks, topics, work,
 };
 
 const GET: Method = Method::GET;
