@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::engine::{self, Engine, EngineError};
+use crate::feed::Feed;
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
@@ -133,6 +134,7 @@ pub struct Service {
     config: Config,
     zones: ZoneDatabase,
     state: Arc<State>,
+    feed: Feed,
     engine: Engine,
     address: SocketAddr,
     listener: BoundedListener,
@@ -188,6 +190,7 @@ impl Service {
             start: options.start,
         })
         .await?;
+        let feed = Feed::new(Arc::clone(&store), engine.happened());
         let api = Arc::new(Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
@@ -197,10 +200,12 @@ impl Service {
             state: Arc::clone(&state),
             reach: Reach::of(address),
             wake: engine.wake(),
+            feed: feed.clone(),
         }));
         Ok(Self {
             zones,
             state,
+            feed,
             engine,
             address,
             listener: BoundedListener::new(socket),
@@ -264,6 +269,7 @@ impl Service {
         };
 
         self.state.drain();
+        self.feed.close();
         stopping.cancel();
         let deadline = self.config.drain;
         info!(deadline_seconds = deadline.as_secs(), "service stopping");

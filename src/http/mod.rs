@@ -11,6 +11,8 @@ mod bulk;
 mod call;
 mod cursor;
 mod endpoint;
+mod event_view;
+mod events;
 mod fields;
 mod fingerprint;
 mod guard;
@@ -50,6 +52,7 @@ pub(crate) use listener::BoundedListener;
 pub(crate) use metrics::router as metrics_router;
 pub(crate) use state::State;
 
+use crate::feed::Feed;
 use crate::redis::Redis;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
@@ -76,6 +79,7 @@ pub(crate) struct Api {
     batch_memory: Memory,
     page_memory: Memory,
     gauges: metrics::Gauges,
+    feed: Feed,
 }
 
 /// What an [`Api`] is made of.
@@ -89,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
     pub(crate) wake: Wake,
+    /// What happens, for those who listen.
+    pub(crate) feed: Feed,
 }
 
 impl Api {
@@ -107,6 +113,7 @@ impl Api {
             batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
             page_memory: Memory::new(task_page::ALL_PAGES_BYTES),
             gauges: metrics::Gauges::default(),
+            feed: parts.feed,
         }
     }
 }

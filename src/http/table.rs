@@ -3,7 +3,7 @@
 use axum::http::Method;
 
 use super::endpoint::{Endpoint, open, operate, read, submit};
-use super::{batch, bulk, health, metrics, moves, tasks};
+use super::{batch, bulk, events, health, metrics, moves, tasks};
 
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
@@ -18,6 +18,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("ready", "Whether work can be done here"),
         read(GET, "/metrics", metrics::show)
             .named("metrics", "What was counted, for Prometheus"),
+        read(GET, events::PATH, events::follow)
+            .named("followEvents", "Sends what happens, as it happens"),
 
         read(GET, tasks::PATH, tasks::list)
             .named("listTasks", "Lists tasks, newest first"),
@@ -59,6 +61,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::feed::Feed;
     use crate::http::endpoint::Access;
     use crate::http::{Api, Parts, Reach, State, router};
     use crate::store_time::StoreTime;
@@ -89,7 +92,8 @@ mod tests {
             redis: None,
             state: Arc::new(State::new(SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }, false)),
             reach: Reach::Loopback,
-            wake: Wake::new(None, &store),
+            wake: Wake::new(None, &store, Arc::default()),
+            feed: Feed::new(Arc::clone(&store), Arc::default()),
             store: store as Arc<dyn Store>,
         })))
     }

@@ -51,7 +51,8 @@ const ONE: &[&[&str]] = &[&[]];
 /// All of them.
 #[rustfmt::skip]
 pub(crate) const METRICS: &[Metric] = &[
-    metric("punctual_schedule_lag_seconds", Gauge, &[], ONE, "How far behind the most overdue schedule is."),
+    metric("punctual_schedule_lag_seconds", LAG, &[], ONE, "How long after their instant schedules were evaluated."),
+    metric("punctual_schedule_overdue_seconds", Gauge, &[], ONE, "How far past the most overdue instant of an enabled schedule is, 0 if none is due."),
     metric("punctual_schedules_enabled", Gauge, &[], ONE, "Enabled schedules."),
     metric("punctual_fires_total", Counter, &["disposition"], &[&["fired"], &["skipped"]], "Instants of schedules that made a task, or were skipped."),
     metric("punctual_fires_missed_total", Counter, &["topic"], &[&[OTHER_TOPICS]], "Instants of enabled schedules that were over 30 s past without a fire."),

@@ -1,0 +1,182 @@
+//! The one reader of this node: follows what happens in the store.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use punctual_domain::event::Event;
+use punctual_domain::store::{EventCursor, StoreError};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::{Happening, Shared};
+
+/// How many events one look brings.
+const PAGE: u32 = 500;
+/// How often to look when nobody says that anything happened: other nodes say nothing.
+const POLL_OTHERS: Duration = Duration::from_millis(200);
+const POLL_ALONE: Duration = Duration::from_millis(500);
+/// The pause between two looks: what settles meanwhile is read together.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The pause while the store is away.
+const RECOVERY: Duration = Duration::from_secs(1);
+/// How far, and how many events, each look goes back: most of what appears late appears there.
+const LOOK_BACK: Duration = Duration::from_millis(500);
+const LOOK_BACK_EVENTS: usize = 500;
+/// How often what is old enough is swept.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Follows the store until it is dropped.
+pub(super) async fn follow(shared: Arc<Shared>) {
+    let mut is_lost = false;
+    let mut reader = None;
+    loop {
+        let looked = match &mut reader {
+            None => Reader::start(&shared).await.map(|started| drop(reader.insert(started))),
+            Some(reader) => reader.look(&shared).await,
+        };
+        match looked {
+            Ok(()) => {
+                if std::mem::take(&mut is_lost) {
+                    info!("events are followed again");
+                }
+                let poll = if shared.store.has_other_nodes() { POLL_OTHERS } else { POLL_ALONE };
+                // Whether somebody said so or it is time: look.
+                let _ = timeout(poll, shared.happened.notified()).await;
+                sleep(PAUSE).await;
+            }
+            Err(error) => {
+                if std::mem::replace(&mut is_lost, true) {
+                    debug!(%error, "events still not followed");
+                } else {
+                    warn!(%error, "events cannot be followed");
+                }
+                sleep(RECOVERY).await;
+            }
+        }
+    }
+}
+
+/// How far it has come.
+struct Reader {
+    /// The newest place reached.
+    head: EventCursor,
+    /// The latest places, oldest first: where a look back begins.
+    recent: VecDeque<EventCursor>,
+    told: Told,
+    /// Everything up to here was read twice.
+    swept: EventCursor,
+    swept_at: Instant,
+}
+
+impl Reader {
+    async fn start(shared: &Shared) -> Result<Self, StoreError> {
+        let now = shared.store.now().await?;
+        Ok(Self {
+            head: EventCursor::since(now - LOOK_BACK),
+            recent: VecDeque::new(),
+            told: Told::default(),
+            swept: EventCursor::since(now - shared.overlap()),
+            swept_at: Instant::now(),
+        })
+    }
+
+    async fn look(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        let mut after = self.look_back();
+        loop {
+            let events = shared.store.events(&after, PAGE).await?;
+            let (Some(last), count) = (events.last(), events.len()) else { break };
+            after = EventCursor::of(last);
+            if after > self.head {
+                self.head = after;
+            }
+            self.tell(shared, events);
+            if count < PAGE as usize / 2 {
+                break;
+            }
+        }
+        if self.swept_at.elapsed() >= SWEEP {
+            self.sweep(shared).await?;
+        }
+        Ok(())
+    }
+
+    /// Where the next look begins: a little behind the newest place, but not many events, and nothing that was swept.
+    fn look_back(&self) -> EventCursor {
+        let since = EventCursor::since(self.head.at - LOOK_BACK).max(self.swept);
+        match self.recent.front() {
+            Some(oldest) if self.recent.len() == LOOK_BACK_EVENTS => since.max(*oldest),
+            _ => since,
+        }
+    }
+
+    /// Reads everything once more that is so old that nothing can appear behind it any more.
+    async fn sweep(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        let until = shared.store.now().await? - shared.overlap();
+        loop {
+            let mut events = shared.store.events(&self.swept, PAGE).await?;
+            let is_full = events.len() >= PAGE as usize / 2;
+            events.retain(|event| event.at <= until);
+            let Some(last) = events.last() else { break };
+            self.swept = EventCursor::of(last);
+            self.tell(shared, events);
+            if !is_full {
+                break;
+            }
+        }
+        self.told.forget_before(until);
+        self.swept_at = Instant::now();
+        Ok(())
+    }
+
+    /// Tells what was not told before.
+    fn tell(&mut self, shared: &Shared, events: Vec<Event>) {
+        let mut news = Vec::new();
+        for event in events {
+            let place = EventCursor::of(&event);
+            if !self.told.is_new(&place) {
+                continue;
+            }
+            self.recent.push_back(place);
+            if self.recent.len() > LOOK_BACK_EVENTS {
+                self.recent.pop_front();
+            }
+            news.push(Happening::of_event(event));
+        }
+        shared.tell(news);
+    }
+}
+
+/// What was told lately, a few bytes each.
+#[derive(Default)]
+struct Told {
+    known: HashSet<u64>,
+    in_order: VecDeque<(DateTime<Utc>, u64)>,
+}
+
+impl Told {
+    /// Notes an event; whether it is the first time.
+    fn is_new(&mut self, place: &EventCursor) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (place.at, place.task_id, place.is_end, place.attempt).hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_new = self.known.insert(hash);
+        if is_new {
+            self.in_order.push_back((place.at, hash));
+        }
+        is_new
+    }
+
+    /// Forgets what nobody will read again.
+    fn forget_before(&mut self, at: DateTime<Utc>) {
+        // Late ones are out of order, and are kept for as long as what was told before them.
+        while let Some((told_at, hash)) = self.in_order.front().copied()
+            && told_at < at - LOOK_BACK
+        {
+            self.in_order.pop_front();
+            self.known.remove(&hash);
+        }
+    }
+}
