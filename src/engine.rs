@@ -15,6 +15,7 @@ use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Route, TopicDefinition};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -68,6 +69,7 @@ pub(crate) struct Engine {
     hearing: Option<JoinHandle<()>>,
     /// `None` while paused.
     tree: Option<Running>,
+    happened: Arc<Notify>,
 }
 
 impl Engine {
@@ -87,12 +89,14 @@ impl Engine {
         store.heartbeat(&node).await?;
         let node_id = node.id;
         register(&*store, &handlers).await?;
+        let happened = Arc::new(Notify::new());
         let tree = match parts.start {
             Start::Working => {
                 let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
                 let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
                 let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
-                let deps = Deps { store, clock, zones, coordination, node: node_id, handlers, settings };
+                let happened = Arc::clone(&happened);
+                let deps = Deps { store, clock, zones, coordination, node: node_id, handlers, settings, happened };
                 Some(punctual_actors::start(deps).await?)
             }
             Start::Paused => None,
@@ -107,7 +111,7 @@ impl Engine {
             every: settings.heartbeat,
         };
         let hearing = tree.as_ref().and_then(|tree| wake::hear(Arc::clone(&store), tree.hints()));
-        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), hearing, tree })
+        Ok(Self { store, node_id, time, pulse: tokio::spawn(pulse.run()), hearing, tree, happened })
     }
 
     pub(crate) fn node_id(&self) -> NodeId {
@@ -119,9 +123,14 @@ impl Engine {
         Arc::clone(&self.time)
     }
 
+    /// Tells that attempts began or tasks ended in this process.
+    pub(crate) fn happened(&self) -> Arc<Notify> {
+        Arc::clone(&self.happened)
+    }
+
     /// For those who write tasks; nobody listens here while paused.
     pub(crate) fn wake(&self) -> Wake {
-        Wake::new(self.tree.as_ref().map(Running::hints), &self.store)
+        Wake::new(self.tree.as_ref().map(Running::hints), &self.store, self.happened())
     }
 
     /// Returns when the actors have given up; never without actors.

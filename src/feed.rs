@@ -10,13 +10,15 @@
 //! does not tell again.
 //!
 //! *Nobody is slowed down.* What was found goes into one ring, bounded in events and in bytes, from which each stream
-//! takes at its own pace. A stream that the ring has overtaken is told so, and ends.
+//! takes at its own pace. When very much happens at once the reader gives them a moment; a stream that the ring has
+//! overtaken all the same is told so, and ends.
 
 mod reader;
 mod ring;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use punctual_domain::store::{EventCursor, Store, StoreError};
@@ -29,9 +31,12 @@ pub(crate) use ring::{Happening, What};
 /// How many streams are open at the most.
 const MAX_STREAMS: usize = 256;
 /// How many of them read the past at the same time; the others wait for their turn.
-const MAX_CATCHING_UP: usize = 4;
-/// How many events one look at the past brings.
-const PAGE: u32 = 200;
+const MAX_CATCHING_UP: usize = 2;
+/// How many events one look at the past brings: few, for each may be large.
+const PAGE: u32 = 64;
+/// How long the reader waits for streams that are about to be overtaken.
+const MOMENT: Duration = Duration::from_millis(250);
+const STEP: Duration = Duration::from_millis(2);
 
 /// What happened, as it happens.
 #[derive(Clone)]
@@ -50,7 +55,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ring: Ring,
-    streams: usize,
+    /// The streams, and how far those have come that hear what is new.
+    streams: HashMap<u64, Option<u64>>,
+    /// How many streams there ever were.
+    opened: u64,
     /// Runs while there are streams.
     reader: Option<AbortOnDropHandle<()>>,
 }
@@ -84,15 +92,17 @@ impl Feed {
     /// Hears of everything from now on; `None` if too many do already, or the service stops.
     pub(crate) fn listen(&self) -> Option<Hearing> {
         let mut state = self.0.state();
-        if state.streams >= MAX_STREAMS || self.0.news.borrow().is_closed {
+        if state.streams.len() >= MAX_STREAMS || self.0.news.borrow().is_closed {
             return None;
         }
-        state.streams += 1;
-        metrics::gauge!("punctual_event_streams").set(state.streams as f64);
+        state.opened += 1;
+        let number = state.opened;
+        state.streams.insert(number, None);
+        metrics::gauge!("punctual_event_streams").set(state.streams.len() as f64);
         if state.reader.is_none() {
             state.reader = Some(AbortOnDropHandle::new(tokio::spawn(reader::follow(Arc::clone(&self.0)))));
         }
-        Some(Hearing { next: state.ring.end(), shared: Arc::clone(&self.0), news: self.0.news.subscribe() })
+        Some(Hearing { number, next: state.ring.end(), shared: Arc::clone(&self.0), news: self.0.news.subscribe() })
     }
 
     /// Ends every stream.
@@ -119,6 +129,18 @@ impl Shared {
         self.news.send_modify(|news| news.end = end);
     }
 
+    /// Gives streams a moment that will be overtaken otherwise. One that takes nothing meanwhile is not waited for again.
+    async fn wait_for_streams(&self) {
+        let began_at = Instant::now();
+        let is_urgent = || {
+            let state = self.state();
+            state.streams.values().flatten().any(|next| state.ring.is_about_to_overtake(*next))
+        };
+        while began_at.elapsed() < MOMENT && is_urgent() {
+            tokio::time::sleep(STEP).await;
+        }
+    }
+
     /// How long after its instant an event may appear: one process writes one after the other, and of several each statement
     /// may take as long as its deadline.
     fn overlap(&self) -> Duration {
@@ -130,6 +152,7 @@ impl Shared {
 pub(crate) struct Hearing {
     shared: Arc<Shared>,
     news: watch::Receiver<News>,
+    number: u64,
     next: u64,
 }
 
@@ -144,16 +167,22 @@ impl Hearing {
             if news.is_closed {
                 return Err(End::Closing);
             }
-            let taken = self.shared.state().ring.from(self.next);
-            let happenings = taken.ok_or(End::Overtaken)?;
-            if !happenings.is_empty() {
-                self.next += happenings.len() as u64;
+            if let Some(happenings) = self.take()? {
                 return Ok(happenings);
             }
             if self.news.changed().await.is_err() {
                 return Err(End::Closing);
             }
         }
+    }
+
+    /// What there is to take, if anything.
+    fn take(&mut self) -> Result<Option<Vec<Arc<Happening>>>, End> {
+        let mut state = self.shared.state();
+        let happenings = state.ring.from(self.next).ok_or(End::Overtaken)?;
+        self.next += happenings.len() as u64;
+        state.streams.insert(self.number, Some(self.next));
+        Ok(Some(happenings).filter(|happenings| !happenings.is_empty()))
     }
 
     /// Whether the service stops.
@@ -202,9 +231,9 @@ impl Hearing {
 impl Drop for Hearing {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        state.streams -= 1;
-        metrics::gauge!("punctual_event_streams").set(state.streams as f64);
-        if state.streams == 0 {
+        state.streams.remove(&self.number);
+        metrics::gauge!("punctual_event_streams").set(state.streams.len() as f64);
+        if state.streams.is_empty() {
             state.reader = None;
             state.ring.clear();
         }

@@ -74,6 +74,31 @@ impl Event {
     }
 }
 
+/// An instant of a schedule that passed without a fire, noted by whichever node saw it first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedFire {
+    /// The schedule.
+    pub schedule_id: ScheduleId,
+    /// Its name then.
+    pub name: String,
+    /// Where its task would have gone.
+    pub topic: String,
+    /// The instant.
+    pub scheduled_at: DateTime<Utc>,
+    /// When that was noted.
+    pub noted_at: DateTime<Utc>,
+}
+
+impl MissedFire {
+    /// The event's name in every stream.
+    pub const NAME: &'static str = "schedule.missed";
+
+    /// The same for the same event, however often it is announced.
+    pub fn id(&self) -> String {
+        format!("{}-{}-missed", self.noted_at.timestamp_micros(), self.schedule_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,30 +128,5 @@ mod tests {
         ] {
             assert_eq!(Event::instant_of(bad), None, "{bad}");
         }
-    }
-}
-
-/// An instant of a schedule that passed without a fire, noted by whichever node saw it first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissedFire {
-    /// The schedule.
-    pub schedule_id: ScheduleId,
-    /// Its name then.
-    pub name: String,
-    /// Where its task would have gone.
-    pub topic: String,
-    /// The instant.
-    pub scheduled_at: DateTime<Utc>,
-    /// When that was noted.
-    pub noted_at: DateTime<Utc>,
-}
-
-impl MissedFire {
-    /// The event's name in every stream.
-    pub const NAME: &'static str = "schedule.missed";
-
-    /// The same for the same event, however often it is announced.
-    pub fn id(&self) -> String {
-        format!("{}-{}-missed", self.noted_at.timestamp_micros(), self.schedule_id)
     }
 }

@@ -13,8 +13,10 @@ use tracing::{debug, info, warn};
 
 use super::{Happening, Shared};
 
-/// How many events one look brings.
-const PAGE: u32 = 500;
+/// How many events one look brings: few, for each may be large.
+const PAGE: u32 = 64;
+/// How much is told at a time.
+const BYTES_AT_A_TIME: usize = 4 * 1024 * 1024;
 /// How often to look when nobody says that anything happened: other nodes say nothing.
 const POLL_OTHERS: Duration = Duration::from_millis(200);
 const POLL_ALONE: Duration = Duration::from_millis(500);
@@ -22,9 +24,10 @@ const POLL_ALONE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The pause while the store is away.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// How far, and how many events, each look goes back: most of what appears late appears there.
+/// How far each look goes back, in time, events and bytes: most of what appears late appears there.
 const LOOK_BACK: Duration = Duration::from_millis(500);
 const LOOK_BACK_EVENTS: usize = 500;
+const LOOK_BACK_BYTES: usize = 1024 * 1024;
 /// How often what is old enough is swept.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -33,11 +36,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     let mut is_lost = false;
     let mut reader = None;
     loop {
-        let looked = match &mut reader {
-            None => Reader::start(&shared).await.map(|started| drop(reader.insert(started))),
-            Some(reader) => reader.look(&shared).await,
-        };
-        match looked {
+        match look(&shared, &mut reader).await {
             Ok(()) => {
                 if std::mem::take(&mut is_lost) {
                     info!("events are followed again");
@@ -59,12 +58,24 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     }
 }
 
+/// Looks once; the first look finds out what time it is.
+async fn look(shared: &Shared, reader: &mut Option<Reader>) -> Result<(), StoreError> {
+    let reader = match reader {
+        Some(reader) => reader,
+        None => reader.insert(Reader::start(shared).await?),
+    };
+    reader.look(shared).await
+}
+
 /// How far it has come.
 struct Reader {
     /// The newest place reached.
     head: EventCursor,
-    /// The latest places, oldest first: where a look back begins.
-    recent: VecDeque<EventCursor>,
+    /// The latest events told, oldest first, with what they take, and what that is together.
+    recent: VecDeque<(EventCursor, usize)>,
+    recent_bytes: usize,
+    /// The last that is no longer among them: no look goes back behind it.
+    floor: EventCursor,
     told: Told,
     /// Everything up to here was read twice.
     swept: EventCursor,
@@ -74,9 +85,12 @@ struct Reader {
 impl Reader {
     async fn start(shared: &Shared) -> Result<Self, StoreError> {
         let now = shared.store.now().await?;
+        let head = EventCursor::since(now - LOOK_BACK);
         Ok(Self {
-            head: EventCursor::since(now - LOOK_BACK),
+            head,
             recent: VecDeque::new(),
+            recent_bytes: 0,
+            floor: head,
             told: Told::default(),
             swept: EventCursor::since(now - shared.overlap()),
             swept_at: Instant::now(),
@@ -92,7 +106,7 @@ impl Reader {
             if after > self.head {
                 self.head = after;
             }
-            self.tell(shared, events);
+            self.tell(shared, events).await;
             if count < PAGE as usize / 2 {
                 break;
             }
@@ -105,10 +119,18 @@ impl Reader {
 
     /// Where the next look begins: a little behind the newest place, but not many events, and nothing that was swept.
     fn look_back(&self) -> EventCursor {
-        let since = EventCursor::since(self.head.at - LOOK_BACK).max(self.swept);
-        match self.recent.front() {
-            Some(oldest) if self.recent.len() == LOOK_BACK_EVENTS => since.max(*oldest),
-            _ => since,
+        EventCursor::since(self.head.at - LOOK_BACK).max(self.swept).max(self.floor)
+    }
+
+    fn note_recent(&mut self, place: EventCursor, bytes: usize) {
+        self.recent.push_back((place, bytes));
+        self.recent_bytes += bytes;
+        while (self.recent.len() > LOOK_BACK_EVENTS || self.recent_bytes > LOOK_BACK_BYTES)
+            && let Some((place, bytes)) = self.recent.pop_front()
+        {
+            self.recent_bytes -= bytes;
+            // Late ones are out of order.
+            self.floor = self.floor.max(place).min(self.head);
         }
     }
 
@@ -121,7 +143,7 @@ impl Reader {
             events.retain(|event| event.at <= until);
             let Some(last) = events.last() else { break };
             self.swept = EventCursor::of(last);
-            self.tell(shared, events);
+            self.tell(shared, events).await;
             if !is_full {
                 break;
             }
@@ -132,20 +154,27 @@ impl Reader {
     }
 
     /// Tells what was not told before.
-    fn tell(&mut self, shared: &Shared, events: Vec<Event>) {
-        let mut news = Vec::new();
+    async fn tell(&mut self, shared: &Shared, events: Vec<Event>) {
+        let (mut news, mut bytes) = (Vec::new(), 0);
         for event in events {
             let place = EventCursor::of(&event);
             if !self.told.is_new(&place) {
                 continue;
             }
-            self.recent.push_back(place);
-            if self.recent.len() > LOOK_BACK_EVENTS {
-                self.recent.pop_front();
+            let happening = Happening::of_event(event);
+            self.note_recent(place, happening.bytes());
+            bytes += happening.bytes();
+            news.push(happening);
+            if bytes > BYTES_AT_A_TIME {
+                shared.tell(std::mem::take(&mut news));
+                shared.wait_for_streams().await;
+                bytes = 0;
             }
-            news.push(Happening::of_event(event));
         }
-        shared.tell(news);
+        if !news.is_empty() {
+            shared.tell(news);
+            shared.wait_for_streams().await;
+        }
     }
 }
 

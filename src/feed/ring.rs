@@ -12,8 +12,9 @@ use punctual_domain::topic::Topic;
 const MOST: usize = 10_000;
 /// How much memory they may take.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// How many a stream takes at a time.
+/// How many, and how much, a stream takes at a time.
 const AT_A_TIME: usize = 100;
+const BYTES_AT_A_TIME: usize = 256 * 1024;
 
 /// One event, shared by all streams.
 pub(crate) struct Happening {
@@ -54,7 +55,7 @@ impl Happening {
     }
 
     /// About how much memory it takes, written and unwritten.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let What::Task(event) = &self.what;
         let metadata: usize = event.task.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
         let result = event.task.result.as_ref().map_or(0, |result| result.as_str().len());
@@ -92,8 +93,25 @@ impl Ring {
 
     /// Some of those from number `next` on; `None` if that one is gone.
     pub(super) fn from(&self, next: u64) -> Option<Vec<Arc<Happening>>> {
-        let skip = next.checked_sub(self.begin)?;
-        Some(self.happenings.iter().skip(usize::try_from(skip).ok()?).take(AT_A_TIME).cloned().collect())
+        let mut room = BYTES_AT_A_TIME;
+        let fits = |happening: &&Arc<Happening>| {
+            let had_room = room > 0;
+            room = room.saturating_sub(happening.bytes());
+            had_room
+        };
+        Some(self.after(next)?.take(AT_A_TIME).take_while(fits).cloned().collect())
+    }
+
+    /// Whether who has come to number `next` will soon be overtaken.
+    pub(super) fn is_about_to_overtake(&self, next: u64) -> bool {
+        let Some(waiting) = self.after(next) else { return false };
+        let (count, bytes) = waiting.fold((0, 0), |(count, bytes), happening| (count + 1, bytes + happening.bytes()));
+        count > MOST / 2 || bytes > MOST_BYTES / 2
+    }
+
+    fn after(&self, next: u64) -> Option<impl Iterator<Item = &Arc<Happening>>> {
+        let skip = usize::try_from(next.checked_sub(self.begin)?).ok()?;
+        Some(self.happenings.range(skip.min(self.happenings.len())..))
     }
 
     /// The number of an event that is still there.

@@ -1,6 +1,6 @@
 //! The HTTP API: the router, built apart from whoever serves it.
 //!
-//! A request passes, from the outside in: the count, panics caught, bounds on address and headers, and for the API the origin check,
+//! A request passes, from the outside in: its span and the count, panics caught, bounds on address and headers, and for the API the origin check,
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
@@ -31,6 +31,7 @@ mod table;
 mod task_page;
 mod task_view;
 mod tasks;
+mod trace;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -138,6 +139,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
+        .layer(from_fn(trace::trace))
 }
 
 /// An answer in JSON.
