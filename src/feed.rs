@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use punctual_domain::store::{EventCursor, Store, StoreError};
+use punctual_domain::store::{EventCursor, MissedCursor, Store, StoreError};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -205,16 +205,19 @@ impl Hearing {
         // Closed never.
         let _turn = self.shared.catching_up.acquire().await;
         let events = self.shared.store.events(&past.after, PAGE).await?;
-        if let Some(last) = events.last() {
-            past.after = EventCursor::of(last);
-        }
-        Ok(events.into_iter().map(|event| Arc::new(Happening::of_event(event))).collect())
+        let missed = self.shared.store.missed_fires(&past.missed, PAGE).await?;
+        past.after = events.last().map_or(past.after, EventCursor::of);
+        past.missed = missed.last().map_or(past.missed, MissedCursor::of);
+        let missed = missed.into_iter().map(Happening::of_missed);
+        let mut page: Vec<_> = events.into_iter().map(Happening::of_event).chain(missed).map(Arc::new).collect();
+        page.sort_by_key(|happening| happening.at);
+        Ok(page)
     }
 
     /// The past since an instant, and as much before it as may have appeared later.
     pub(crate) fn past_since(&self, at: DateTime<Utc>) -> Past {
         let overlap = self.shared.overlap();
-        Past { after: EventCursor::since(at - overlap), overlap }
+        Past { after: EventCursor::since(at - overlap), missed: MissedCursor::since(at - overlap), overlap }
     }
 
     /// Whether the past has to be read further: more has happened meanwhile than is at hand. What is new from here on is.
@@ -243,6 +246,7 @@ impl Drop for Hearing {
 /// How far a stream has read the past.
 pub(crate) struct Past {
     after: EventCursor,
+    missed: MissedCursor,
     overlap: Duration,
 }
 
@@ -250,5 +254,6 @@ impl Past {
     /// Reads the last stretch once more: something may have appeared in it.
     pub(crate) fn go_back(&mut self) {
         self.after = EventCursor::since(self.after.at - self.overlap);
+        self.missed = MissedCursor::since(self.missed.noted_at - self.overlap);
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use punctual_domain::event::Event;
-use punctual_domain::store::{EventCursor, StoreError};
+use punctual_domain::event::{Event, MissedFire};
+use punctual_domain::store::{EventCursor, MissedCursor, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -80,6 +80,8 @@ struct Reader {
     /// Everything up to here was read twice.
     swept: EventCursor,
     swept_at: Instant,
+    /// The same of missed fires, of which there are few: each look reads all that are not swept.
+    missed_swept: MissedCursor,
 }
 
 impl Reader {
@@ -94,6 +96,7 @@ impl Reader {
             told: Told::default(),
             swept: EventCursor::since(now - shared.overlap()),
             swept_at: Instant::now(),
+            missed_swept: MissedCursor::since(now - shared.overlap()),
         })
     }
 
@@ -111,8 +114,9 @@ impl Reader {
                 break;
             }
         }
+        let missed = self.read_missed(shared).await?;
         if self.swept_at.elapsed() >= SWEEP {
-            self.sweep(shared).await?;
+            self.sweep(shared, &missed).await?;
         }
         Ok(())
     }
@@ -135,7 +139,7 @@ impl Reader {
     }
 
     /// Reads everything once more that is so old that nothing can appear behind it any more.
-    async fn sweep(&mut self, shared: &Shared) -> Result<(), StoreError> {
+    async fn sweep(&mut self, shared: &Shared, missed: &[MissedCursor]) -> Result<(), StoreError> {
         let until = shared.store.now().await? - shared.overlap();
         loop {
             let mut events = shared.store.events(&self.swept, PAGE).await?;
@@ -148,9 +152,24 @@ impl Reader {
                 break;
             }
         }
+        let is_old = |place: &&MissedCursor| place.noted_at <= until;
+        self.missed_swept = missed.iter().take_while(is_old).last().copied().unwrap_or(self.missed_swept);
         self.told.forget_before(until);
         self.swept_at = Instant::now();
         Ok(())
+    }
+
+    /// Tells of missed fires, and answers the places of all that are not swept.
+    async fn read_missed(&mut self, shared: &Shared) -> Result<Vec<MissedCursor>, StoreError> {
+        let (mut places, mut after) = (Vec::new(), self.missed_swept);
+        loop {
+            let missed = shared.store.missed_fires(&after, PAGE).await?;
+            let Some(last) = missed.last() else { return Ok(places) };
+            after = MissedCursor::of(last);
+            places.extend(missed.iter().map(MissedCursor::of));
+            let is_new = |missed: &MissedFire| self.told.is_new(missed.noted_at, &missed.id());
+            shared.tell(missed.into_iter().filter(is_new).map(Happening::of_missed).collect());
+        }
     }
 
     /// Tells what was not told before.
@@ -158,7 +177,7 @@ impl Reader {
         let (mut news, mut bytes) = (Vec::new(), 0);
         for event in events {
             let place = EventCursor::of(&event);
-            if !self.told.is_new(&place) {
+            if !self.told.is_new(place.at, &(place.task_id, place.is_end, place.attempt)) {
                 continue;
             }
             let happening = Happening::of_event(event);
@@ -187,13 +206,13 @@ struct Told {
 
 impl Told {
     /// Notes an event; whether it is the first time.
-    fn is_new(&mut self, place: &EventCursor) -> bool {
+    fn is_new(&mut self, at: DateTime<Utc>, event: &impl Hash) -> bool {
         let mut hasher = DefaultHasher::new();
-        (place.at, place.task_id, place.is_end, place.attempt).hash(&mut hasher);
+        (at, event).hash(&mut hasher);
         let hash = hasher.finish();
         let is_new = self.known.insert(hash);
         if is_new {
-            self.in_order.push_back((place.at, hash));
+            self.in_order.push_back((at, hash));
         }
         is_new
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use chrono::{DateTime, Utc};
-use punctual_domain::event::Event;
+use punctual_domain::event::{Event, MissedFire};
 use punctual_domain::topic::Topic;
 
 /// How many events wait for streams.
@@ -20,6 +20,7 @@ const BYTES_AT_A_TIME: usize = 256 * 1024;
 pub(crate) struct Happening {
     pub(crate) id: String,
     pub(crate) at: DateTime<Utc>,
+    pub(crate) topic: Topic,
     pub(crate) what: What,
     /// As streams send it; written by the first that does.
     frame: OnceLock<Bytes>,
@@ -29,23 +30,26 @@ pub(crate) struct Happening {
 pub(crate) enum What {
     /// To a task.
     Task(Box<Event>),
+    /// To a schedule: it did not fire in time.
+    Missed(MissedFire),
 }
 
 impl Happening {
     pub(crate) fn of_event(event: Event) -> Self {
-        Self { id: event.id(), at: event.at, what: What::Task(Box::new(event)), frame: OnceLock::new() }
+        let (id, at, topic) = (event.id(), event.at, event.task.topic.clone());
+        Self { id, at, topic, what: What::Task(Box::new(event)), frame: OnceLock::new() }
+    }
+
+    pub(crate) fn of_missed(missed: MissedFire) -> Self {
+        let (id, at, topic) = (missed.id(), missed.noted_at, Topic::from_stored(missed.topic.as_str()));
+        Self { id, at, topic, what: What::Missed(missed), frame: OnceLock::new() }
     }
 
     /// Its name in every stream.
     pub(crate) fn name(&self) -> &'static str {
         match &self.what {
             What::Task(event) => event.kind.name(),
-        }
-    }
-
-    pub(crate) fn topic(&self) -> &Topic {
-        match &self.what {
-            What::Task(event) => &event.task.topic,
+            What::Missed(_) => MissedFire::NAME,
         }
     }
 
@@ -56,7 +60,7 @@ impl Happening {
 
     /// About how much memory it takes, written and unwritten.
     pub(super) fn bytes(&self) -> usize {
-        let What::Task(event) = &self.what;
+        let What::Task(event) = &self.what else { return 2048 };
         let metadata: usize = event.task.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
         let result = event.task.result.as_ref().map_or(0, |result| result.as_str().len());
         let error = event.task.error.as_ref().map_or(0, String::len);

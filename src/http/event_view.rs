@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use punctual_domain::event::{Event, EventKind};
+use punctual_domain::event::{Event, EventKind, MissedFire};
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::task::TaskStatus;
@@ -14,8 +14,10 @@ use crate::feed::{Happening, What};
 
 /// The frame of an event in a stream of server-sent events.
 pub(crate) fn frame(happening: &Happening) -> Bytes {
-    let What::Task(event) = &happening.what;
-    let data = serde_json::to_string(&EventView::new(&happening.id, event));
+    let data = match &happening.what {
+        What::Task(event) => serde_json::to_string(&EventView::new(&happening.id, event)),
+        What::Missed(missed) => serde_json::to_string(&MissedView::new(&happening.id, missed)),
+    };
     let data = data.unwrap_or_else(|error| {
         tracing::error!(%error, "event not written");
         "null".to_owned()
@@ -55,6 +57,42 @@ struct EventView<'a> {
     end: Option<EndView<'a>>,
 }
 
+/// An instant of a schedule that passed without a fire: there is no task.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MissedView<'a> {
+    id: &'a str,
+    name: &'a str,
+    alias: String,
+    scheduled_job_id: Option<TaskId>,
+    schedule_id: ScheduleId,
+    schedule_name: &'a str,
+    topic: &'a str,
+    scheduled_at: Instant,
+    noted_at: Instant,
+}
+
+impl<'a> MissedView<'a> {
+    fn new(id: &'a str, missed: &'a MissedFire) -> Self {
+        Self {
+            id,
+            name: MissedFire::NAME,
+            alias: alias(MissedFire::NAME, &missed.topic),
+            scheduled_job_id: None,
+            schedule_id: missed.schedule_id,
+            schedule_name: &missed.name,
+            topic: &missed.topic,
+            scheduled_at: Instant(missed.scheduled_at),
+            noted_at: Instant(missed.noted_at),
+        }
+    }
+}
+
+/// The name of an event for those who care for one topic only: `schedule.<topic>.arrived`.
+fn alias(name: &str, topic: &str) -> String {
+    name.replacen('.', &format!(".{topic}."), 1)
+}
+
 /// What there is to say about a task that ended.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -69,7 +107,7 @@ impl<'a> EventView<'a> {
     fn new(id: &'a str, event: &'a Event) -> Self {
         let Event { kind, at, attempt, task } = event;
         let name = kind.name();
-        let alias = name.replacen('.', &format!(".{}.", task.topic), 1);
+        let alias = alias(name, task.topic.as_str());
         let (fired_at, end) = match kind {
             EventKind::Arrived => (Some(*at), None),
             _ => {

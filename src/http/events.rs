@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use futures::stream;
-use punctual_domain::event::{Event, EventKind};
+use punctual_domain::event::{Event, EventKind, MissedFire};
 use punctual_domain::topic::{Topic, TopicPattern};
 use tokio::time::{Instant, timeout};
 
@@ -35,8 +35,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// Every name that an event can have.
-const NAMES: [&str; 4] =
-    [EventKind::Arrived.name(), EventKind::Completed.name(), EventKind::Failed.name(), EventKind::Cancelled.name()];
+const NAMES: [&str; 5] = [
+    EventKind::Arrived.name(),
+    EventKind::Completed.name(),
+    EventKind::Failed.name(),
+    EventKind::Cancelled.name(),
+    MissedFire::NAME,
+];
 
 /// `GET /api/v1/events`.
 pub(crate) async fn follow(
@@ -107,7 +112,7 @@ struct Wanted {
 
 impl Wanted {
     fn has(&self, happening: &Happening) -> bool {
-        let topic = happening.topic();
+        let topic = &happening.topic;
         (self.names.is_empty() || self.names.contains(&happening.name()))
             && (self.topics.is_empty() || self.topics.iter().any(|pattern| pattern.matches(topic)))
             && self.since.is_none_or(|since| happening.at >= since)
