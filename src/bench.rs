@@ -129,6 +129,7 @@ impl Site<'_> {
             node: NodeId::generate(),
             handlers: Handlers::default().with(TOPIC, handler),
             settings: Settings { max_tasks_per_poll: self.bench.max_tasks_per_poll, ..Settings::default() },
+            happened: Arc::default(),
         };
         Ok(punctual_actors::start(deps).await?)
     }

@@ -14,7 +14,7 @@ use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -72,6 +72,7 @@ pub(crate) struct Engine {
     tree: Option<Running>,
     listening: Listening,
     overhear: Option<Overhear>,
+    happened: Arc<Notify>,
 }
 
 /// What a running engine can be told; each says whether that was done.
@@ -106,6 +107,7 @@ impl Engine {
         store.heartbeat(&node).await?;
         let node_id = node.id;
         register(&*store, &handlers).await?;
+        let happened = Arc::new(Notify::new());
         let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
         let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
         let deps = Deps {
@@ -116,6 +118,7 @@ impl Engine {
             node: node_id,
             handlers,
             settings,
+            happened: Arc::clone(&happened),
         };
         let pulse = Pulse {
             store: Arc::clone(&store),
@@ -136,6 +139,7 @@ impl Engine {
             tree: None,
             listening: Listening::default(),
             overhear: None,
+            happened,
         };
         if parts.start == Start::Working {
             let resumed = engine.resume().await;
@@ -180,9 +184,14 @@ impl Engine {
         Arc::clone(&self.time)
     }
 
+    /// Tells that attempts began or tasks ended in this process.
+    pub(crate) fn happened(&self) -> Arc<Notify> {
+        Arc::clone(&self.happened)
+    }
+
     /// For those who write tasks; nobody listens here while paused.
     pub(crate) fn wake(&self) -> Wake {
-        Wake::new(self.listening.clone(), &self.store)
+        Wake::new(self.listening.clone(), &self.store, self.happened())
     }
 
     /// Returns when the actors have given up; never without actors.

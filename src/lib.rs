@@ -11,6 +11,7 @@ mod clock;
 pub mod config;
 mod coordination;
 mod engine;
+mod feed;
 mod http;
 mod inspect;
 mod keyring;

@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use crate::clock::SystemClock;
 use crate::config::{Config, DeclaredTopic};
 use crate::engine::{self, Command, Engine, EngineError};
+use crate::feed::Feed;
 use crate::http::{self, Api, BoundedListener, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
@@ -141,6 +142,7 @@ pub struct Service {
     config: Config,
     zones: ZoneDatabase,
     state: Arc<State>,
+    feed: Feed,
     engine: Engine,
     address: SocketAddr,
     listener: BoundedListener,
@@ -212,6 +214,7 @@ impl Service {
         let heard = desk.clone();
         engine.overhear(move |overheard| heard.heard(overheard));
         let (commands, commanded) = mpsc::channel(COMMANDS);
+        let feed = Feed::new(Arc::clone(&store), engine.happened());
         let api = Arc::new(Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
@@ -233,10 +236,12 @@ impl Service {
             webhook_allow: config.webhook_allow.clone(),
             commands,
             rate_limit: config.rate_limit,
+            feed: feed.clone(),
         }));
         Ok(Self {
             zones,
             state,
+            feed,
             engine,
             address,
             listener: BoundedListener::new(socket),
@@ -305,6 +310,7 @@ impl Service {
         };
 
         self.state.drain();
+        self.feed.close();
         stopping.cancel();
         let deadline = self.config.drain;
         info!(deadline_seconds = deadline.as_secs(), "service stopping");

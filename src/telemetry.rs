@@ -19,7 +19,7 @@ pub(crate) fn init(filter: &str) {
     let started = if stderr().is_terminal() {
         builder.try_init()
     } else {
-        builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
     };
     if started.is_ok() {
         std::panic::set_hook(Box::new(|panic| {

@@ -10,6 +10,7 @@ use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
 use punctual_domain::store::Store;
 use punctual_domain::task::Task;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -21,12 +22,14 @@ pub(crate) struct Wake {
     engine: Listening,
     /// `None` where there can be no other nodes.
     others: Option<Announcer>,
+    /// Who follows events here.
+    happened: Arc<Notify>,
 }
 
 impl Wake {
     /// `engine` is the one of this process; other nodes are told through `store`.
-    pub(crate) fn new(engine: Listening, store: &Arc<dyn Store>) -> Self {
-        Self { engine, others: Announcer::start(store) }
+    pub(crate) fn new(engine: Listening, store: &Arc<dyn Store>, happened: Arc<Notify>) -> Self {
+        Self { engine, others: Announcer::start(store), happened }
     }
 
     /// These tasks were written.
@@ -46,6 +49,7 @@ impl Wake {
 
     /// Tasks changed, nobody says which.
     pub(crate) fn tasks_changed(&self) {
+        self.happened.notify_one();
         if let Some(hints) = self.engine.hints() {
             hints.tasks_written();
         }

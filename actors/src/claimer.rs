@@ -19,6 +19,7 @@ use punctual_domain::store::{ClaimRequest, Store, StoreError, Suspects, Want};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Settings;
@@ -92,6 +93,8 @@ pub(crate) struct Claimer {
     pub(crate) handlers: Handlers,
     pub(crate) settings: Settings,
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
+    /// Told when attempts begin.
+    pub(crate) happened: Arc<Notify>,
 }
 
 pub(crate) struct State {
@@ -379,6 +382,7 @@ impl Claimer {
             Err(error) => (Vec::new(), Some(error)),
         };
         if !tasks.is_empty() {
+            self.happened.notify_one();
             state.second_look = FIRST_SECOND_LOOK;
         }
         let got = self.hand_over(state, tasks, sent_at);

@@ -45,6 +45,7 @@ use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
+use tokio::sync::Notify;
 
 pub use announcer::Announcer;
 pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
@@ -70,6 +71,8 @@ pub struct Deps {
     pub handlers: Handlers,
     /// How it runs.
     pub settings: Settings,
+    /// Told whenever attempts began or tasks ended here.
+    pub happened: Arc<Notify>,
 }
 
 /// How the tree runs.

@@ -15,6 +15,7 @@ use punctual_domain::news::News;
 use punctual_domain::store::{Settled, Settling, Store, StoreError};
 use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::Notify;
 
 use crate::meters::{Origin, TopicMeters};
 use crate::supervisor::SupervisorMessage;
@@ -56,6 +57,8 @@ pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
+    /// Told when tasks have ended.
+    pub(crate) happened: Arc<Notify>,
 }
 
 pub(crate) struct State {
@@ -154,6 +157,7 @@ impl Settler {
         state.writing = false;
         match answers {
             Ok(answers) => {
+                self.happened.notify_one();
                 self.tell_if_caught_up(state);
                 state.wait = FIRST_WAIT;
                 state.batch = (state.batch * 2).min(BATCH);

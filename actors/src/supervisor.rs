@@ -239,7 +239,12 @@ async fn start_settler(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
 ) -> Result<ActorRef<SettlerMessage>, ActorProcessingErr> {
-    let settler = Settler { store: deps.store.clone(), clock: deps.clock.clone(), supervisor: myself.clone() };
+    let settler = Settler {
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        supervisor: myself.clone(),
+        happened: deps.happened.clone(),
+    };
     Ok(Actor::spawn_linked(None, settler, (), myself.get_cell()).await?.0)
 }
 
@@ -254,6 +259,7 @@ async fn start_claimer(
         handlers: deps.handlers.clone(),
         settings: deps.settings,
         supervisor: myself.clone(),
+        happened: deps.happened.clone(),
     };
     Ok(Actor::spawn_linked(None, claimer, (), myself.get_cell()).await?.0)
 }

@@ -20,7 +20,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The event's name in every stream.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Arrived => "schedule.arrived",
             Self::Completed => "task.completed",
@@ -62,6 +62,16 @@ impl Event {
         };
         format!("{}-{}-{kind}", self.at.timestamp_micros(), self.task.id)
     }
+
+    /// When the event with that id happened; `None` if no event has such an id.
+    pub fn instant_of(id: &str) -> Option<DateTime<Utc>> {
+        let (micros, rest) = id.split_once('-')?;
+        let (subject, kind) = rest.split_at_checked(36)?;
+        let attempt = kind.strip_prefix("-a").and_then(|number| number.parse::<u32>().ok());
+        let is_kind = attempt.is_some() || ["-end", "-missed"].contains(&kind);
+        subject.parse::<uuid::Uuid>().ok().filter(|_| is_kind)?;
+        DateTime::from_timestamp_micros(micros.parse().ok()?)
+    }
 }
 
 /// An instant of a schedule that passed without a fire, noted by whichever node saw it first.
@@ -86,5 +96,37 @@ impl MissedFire {
     /// The same for the same event, however often it is announced.
     pub fn id(&self) -> String {
         format!("{}-{}-missed", self.noted_at.timestamp_micros(), self.schedule_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::NewTask;
+
+    #[test]
+    fn an_id_says_when_its_event_happened() {
+        let at: DateTime<Utc> = "2026-11-16T12:00:00.123456Z".parse().unwrap();
+        let task = NewTask::new("mail".parse().unwrap()).into_task(at, at);
+        for (kind, attempt) in [(EventKind::Arrived, 12), (EventKind::Completed, 1), (EventKind::Cancelled, 0)] {
+            let event = Event { kind, at, attempt, task: task.clone() };
+            assert_eq!(Event::instant_of(&event.id()), Some(at), "{}", event.id());
+        }
+        let id = task.id;
+        for bad in [
+            "",
+            "1",
+            "-",
+            "x",
+            &format!("{id}"),
+            &format!("1-{id}"),
+            &format!("1-{id}-b"),
+            &format!("x-{id}-end"),
+            &format!("1-{id}-a"),
+            "1-ä-end",
+            &format!("99999999999999999999-{id}-end"),
+        ] {
+            assert_eq!(Event::instant_of(bad), None, "{bad}");
+        }
     }
 }

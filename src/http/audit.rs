@@ -21,7 +21,7 @@ use super::endpoint::Access;
 use super::instant::Instant;
 use super::problem::Problem;
 use super::query::Parameters;
-use super::request_id::RequestId;
+use super::trace::RequestId;
 use super::{Api, cursor, table};
 
 pub(crate) const PATH: &str = "/api/v1/audit";

@@ -98,7 +98,7 @@ impl Seen {
         gauge!("punctual_tasks_running").set(counts.running as f64);
         gauge!("punctual_outbox_depth").set(counts.outbox as f64);
         gauge!("punctual_schedules_enabled").set(counts.schedules as f64);
-        gauge!("punctual_schedule_lag_seconds").set(counts.schedule_lag.as_secs_f64());
+        gauge!("punctual_schedule_overdue_seconds").set(counts.schedule_lag.as_secs_f64());
         let mut depths: HashMap<(String, &'static str), u64> = HashMap::new();
         let known = self.topics.keys().flat_map(|label| Origin::ALL.map(|origin| (label.clone(), origin.as_str())));
         depths.extend(known.chain(self.depths.keys().cloned()).map(|labels| (labels, 0)));
@@ -121,7 +121,7 @@ impl Seen {
             "punctual_tasks_running",
             "punctual_outbox_depth",
             "punctual_schedules_enabled",
-            "punctual_schedule_lag_seconds",
+            "punctual_schedule_overdue_seconds",
             "punctual_clock_offset_seconds",
         ] {
             gauge!(name).set(f64::NAN);

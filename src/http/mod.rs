@@ -1,6 +1,6 @@
 //! The HTTP API: the router, built apart from whoever serves it.
 //!
-//! A request passes, from the outside in: the count, panics caught, bounds on address and headers, and for the API the origin check,
+//! A request passes, from the outside in: its span and the count, panics caught, bounds on address and headers, and for the API the origin check,
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
@@ -15,6 +15,8 @@ mod claims;
 mod cursor;
 mod endpoint;
 mod etag;
+mod event_view;
+mod events;
 mod executions;
 mod fields;
 mod fingerprint;
@@ -37,7 +39,6 @@ mod outbox;
 mod outlook;
 mod problem;
 mod query;
-mod request_id;
 mod requests;
 mod schedule_edit;
 mod schedule_moves;
@@ -49,6 +50,7 @@ mod table;
 mod task_view;
 mod tasks;
 mod topics;
+mod trace;
 mod work;
 
 use std::any::Any;
@@ -77,6 +79,7 @@ pub(crate) use topics::declared as declared_topic;
 
 use crate::config::Network;
 use crate::engine::Command;
+use crate::feed::Feed;
 use crate::inspect::Inspector;
 use crate::redis::Redis;
 use crate::routes::pull::PullDesk;
@@ -111,6 +114,7 @@ pub(crate) struct Api {
     batch_memory: Memory,
     page_memory: Memory,
     gauges: metrics::Gauges,
+    feed: Feed,
 }
 
 /// What an [`Api`] is made of.
@@ -135,6 +139,8 @@ pub(crate) struct Parts {
     pub(crate) commands: mpsc::Sender<Command>,
     /// Requests per second and API key.
     pub(crate) rate_limit: u32,
+    /// What happens, for those who listen.
+    pub(crate) feed: Feed,
 }
 
 impl Api {
@@ -162,6 +168,7 @@ impl Api {
             batch_memory: Memory::new(body::ALL_BATCHES_BYTES),
             page_memory: Memory::new(list_page::ALL_PAGES_BYTES),
             gauges: metrics::Gauges::default(),
+            feed: parts.feed,
         }
     }
 }
@@ -186,8 +193,8 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .with_state(Arc::clone(api))
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(request_id::mark))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
+        .layer(from_fn(trace::trace))
 }
 
 /// An answer in JSON.

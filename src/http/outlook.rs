@@ -82,7 +82,7 @@ pub(crate) async fn preview(
     let now = api.time.now();
     let schedule = Schedule::new(draft.definition, now, &api.zones).map_err(|error| refused(&error))?;
     let remarks = match has_topic {
-        true => warnings(&api, &*api.topics.definitions().await?, &schedule, &calendars),
+        true => warnings(&api, &api.topics.definitions().await?, &schedule, &calendars),
         false => Outlook::new(&schedule, &calendars, &api.zones).map_err(|error| refused(&error))?.remarks(now),
     };
     let count = count.map_or(DEFAULT_COUNT, |count| count as usize);

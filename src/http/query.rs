@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use punctual_domain::fire::FireStatus;
 use punctual_domain::store::{FireFilter, Page, ScheduleFilter, Span, TaskFilter};
 use punctual_domain::task::TaskStatus;
-use punctual_domain::topic::{Topic, TopicError};
+use punctual_domain::topic::{Topic, TopicError, TopicPattern};
 use uuid::Uuid;
 
 use super::fields::shortened;
@@ -146,6 +146,27 @@ impl Parameters {
             self.refusals.add(shortened(name), "is not a known parameter; leave it out or mend its name");
         }
         self.refusals.or(())
+    }
+
+    /// Topics and prefixes of topics, separated by commas; none means all.
+    pub(crate) fn topics(&mut self) -> Vec<TopicPattern> {
+        let read = |text: &str| {
+            let name = |name: &str| name.trim().parse().map_err(|error: TopicError| error.to_string());
+            text.split(',').map(name).collect::<Result<_, _>>()
+        };
+        self.read("topic", read).unwrap_or_default()
+    }
+
+    /// Some of the words `known`, separated by commas; none means all.
+    pub(crate) fn words(&mut self, name: &str, known: &[&'static str]) -> Vec<&'static str> {
+        let read = |text: &str| {
+            let word = |word: &str| {
+                let found = known.iter().copied().find(|known| *known == word.trim());
+                found.ok_or_else(|| format!("must be of {}, separated by commas", known.join(", ")))
+            };
+            text.split(',').map(word).collect::<Result<_, _>>()
+        };
+        self.read(name, read).unwrap_or_default()
     }
 
     fn statuses(&mut self) -> Vec<TaskStatus> {

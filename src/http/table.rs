@@ -7,7 +7,7 @@ use axum::http::Method;
 
 use super::endpoint::{Access, Endpoint, admin, open, operate, read, submit};
 use super::{
-    audit, batch, bulk, calendars, claims, executions, health, inspection, keys, metrics, moves, nodes, outbox,
+    audit, batch, bulk, calendars, claims, events, executions, health, inspection, keys, metrics, moves, nodes, outbox,
     outlook, schedule_moves, schedules, settle, tasks, topics, work,
 };
 
@@ -27,6 +27,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("ready", "Whether work can be done here"),
         read(GET, "/metrics", metrics::show)
             .named("metrics", "What was counted, for Prometheus"),
+        read(GET, events::PATH, events::follow)
+            .named("followEvents", "Sends what happens, as it happens"),
 
         read(GET, tasks::PATH, tasks::list)
             .named("listTasks", "Lists tasks, newest first"),
@@ -167,6 +169,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::feed::Feed;
     use crate::http::endpoint::Access;
     use crate::http::{Api, Parts, Reach, State, router};
     use crate::inspect::Inspector;
@@ -194,7 +197,7 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(FakeClock::at_text("2026-11-16T12:00:00Z"));
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
         let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), BTreeSet::new()));
-        let wake = Arc::new(Wake::new(Listening::default(), &store));
+        let wake = Arc::new(Wake::new(Listening::default(), &store, Arc::default()));
         router(&Arc::new(Api::new(Parts {
             zones: ZoneDatabase::bundled(),
             misfire_threshold: Duration::from_secs(30),
@@ -223,6 +226,7 @@ mod tests {
             // Nobody obeys.
             commands: tokio::sync::mpsc::channel(1).0,
             rate_limit: 1000,
+            feed: Feed::new(Arc::clone(&store), Arc::default()),
             store: store as Arc<dyn Store>,
         })))
     }

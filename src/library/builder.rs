@@ -174,7 +174,7 @@ impl Builder {
         Ok(Open {
             topics: TopicDirectory::new(Arc::clone(&store), Default::default()),
             time: Arc::new(StoreTime::new(self.shared_clock())),
-            wake: Wake::new(Listening::default(), &store),
+            wake: Wake::new(Listening::default(), &store, Arc::default()),
             store,
         })
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use metrics::{Label, counter, gauge};
+use metrics::{Label, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -83,7 +83,7 @@ fn begin(metric: &Metric) {
         match kind {
             Kind::Counter => counter!(name, labels).absolute(0),
             Kind::Gauge => gauge!(name, labels).set(if name.ends_with("_info") { 1.0 } else { 0.0 }),
-            Kind::Histogram(_) => {}
+            Kind::Histogram(_) => drop(histogram!(name, labels)),
         }
     }
 }

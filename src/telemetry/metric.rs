@@ -51,7 +51,8 @@ const ONE: &[&[&str]] = &[&[]];
 /// All of them.
 #[rustfmt::skip]
 pub(crate) const METRICS: &[Metric] = &[
-    metric("punctual_schedule_lag_seconds", Gauge, &[], ONE, "How far behind the most overdue schedule is."),
+    metric("punctual_schedule_lag_seconds", LAG, &[], ONE, "How long after their instant schedules were evaluated."),
+    metric("punctual_schedule_overdue_seconds", Gauge, &[], ONE, "How far past the most overdue instant of an enabled schedule is, 0 if none is due."),
     metric("punctual_schedules_enabled", Gauge, &[], ONE, "Enabled schedules."),
     metric("punctual_fires_total", Counter, &["disposition"], &[&["fired"], &["skipped"]], "Instants of schedules that made a task, or were skipped."),
     metric("punctual_fires_missed_total", Counter, &["topic"], &[&[OTHER_TOPICS]], "Instants of enabled schedules that were over 30 s past without a fire."),
@@ -77,6 +78,8 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("punctual_database_up", Gauge, &[], ONE, "Whether the database answered; while it does not, what is counted in it is NaN."),
     metric("punctual_http_requests_total", Counter, &["method", "route", "status"], NONE, "Answered requests, by class of status."),
     metric("punctual_http_request_duration_seconds", ANSWER, &["method", "route"], NONE, "How long requests took until their answer began."),
+    metric("punctual_event_streams", Gauge, &[], ONE, "Open streams of events; there are at most 256."),
+    metric("punctual_event_streams_dropped_total", Counter, &[], ONE, "Streams of events that were dropped, most of them for not keeping up."),
     metric("punctual_http_requests_in_flight", Gauge, &[], ONE, "Requests being worked on; further ones than 1024 are told to come back."),
 ];
 
@@ -92,6 +95,8 @@ const fn metric(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -108,5 +113,63 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), METRICS.len());
+    }
+
+    #[test]
+    fn the_page_on_monitoring_lists_every_metric() {
+        let row = |Metric { name, kind, labels, about, .. }: &Metric| {
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            format!("| `{name}` | {} | {} | {about} |\n", kind.as_str(), labels.join(", "))
+        };
+        let table: String = METRICS.iter().map(row).collect();
+        let page = include_str!("../../docs/monitoring.md");
+        assert!(page.contains(&table), "write this into docs/monitoring.md:\n{table}");
+    }
+
+    #[test]
+    fn alerts_and_the_dashboard_ask_for_nothing_that_is_not_exported() {
+        for (file, text) in [
+            ("alerts.yml", include_str!("../../config/alerts.yml")),
+            ("alerts_test.yml", include_str!("../../config/alerts_test.yml")),
+            ("grafana.json", include_str!("../../config/grafana.json")),
+        ] {
+            let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let asked: HashSet<_> = words.filter(|word| word.starts_with("punctual_")).collect();
+            assert!(asked.len() > 10, "{file}");
+            for name in asked {
+                let is_exported = METRICS.iter().any(|metric| match metric.kind {
+                    Histogram(_) => {
+                        ["_bucket", "_count", "_sum"].iter().any(|part| name == format!("{}{part}", metric.name))
+                    }
+                    Counter | Gauge => name == metric.name,
+                });
+                let is_prose = file == "alerts.yml" && METRICS.iter().any(|metric| metric.name == name);
+                assert!(is_exported || is_prose, "{file} asks for {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_dashboard_shows_every_metric() {
+        let dashboard: serde_json::Value = serde_json::from_str(include_str!("../../config/grafana.json")).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+        let asked: String = targets.map(|target| target["expr"].as_str().unwrap()).collect::<Vec<_>>().join("\n");
+        for Metric { name, .. } in METRICS {
+            assert!(asked.contains(name), "{name}");
+        }
+        let mut ids: Vec<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), panels.len());
+    }
+
+    #[test]
+    fn every_alert_is_seen_firing_in_a_test() {
+        let tests = include_str!("../../config/alerts_test.yml");
+        let alerts =
+            include_str!("../../config/alerts.yml").lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+        for alert in alerts {
+            assert!(tests.contains(&format!("alertname=\"{alert}\"")), "{alert}");
+        }
     }
 }

@@ -25,7 +25,7 @@ on_each_database!(
 
 /// What the specification names, with its kind.
 const PROMISED: [(&str, &str); 17] = [
-    ("punctual_schedule_lag_seconds", "gauge"),
+    ("punctual_schedule_lag_seconds", "histogram"),
     ("punctual_fires_total", "counter"),
     ("punctual_fires_missed_total", "counter"),
     ("punctual_fires_duplicate_total", "counter"),

@@ -5,12 +5,14 @@ mod past;
 mod process;
 mod samples;
 mod server;
+mod stream;
 
 pub use database::Database;
 pub use past::Past;
 pub use process::{Process, punctual};
 pub use samples::Samples;
 pub use server::{Answer, Server};
+pub use stream::{Frame, Stream};
 
 /// Makes one test per database out of each function that takes a [`Database`].
 ///

@@ -6,6 +6,7 @@ use std::time::Duration;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{ClaimRequest, Settled, Settling, Store, Suspects, Want};
 use punctual_domain::task::{AttemptOutcome, NewTask, Settlement, Task};
+use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_store::Options;
 
 use super::Database;
@@ -76,6 +77,12 @@ impl Past {
     pub async fn abandoned(&self, topic: &str) -> TaskId {
         self.store.create_tasks(vec![NewTask::new(topic.parse().unwrap())], None).await.unwrap();
         self.claim(topic, Duration::from_millis(1)).await.id
+    }
+
+    /// Defines a topic that a webhook serves.
+    pub async fn webhook(&self, topic: &str, url: &str, secret: &str) {
+        let route = Route::Webhook { url: url.into(), secrets: vec![secret.into()] };
+        self.store.put_topic(&TopicDefinition::new(topic.parse().unwrap(), route)).await.unwrap();
     }
 
     async fn claim(&self, topic: &str, lease: Duration) -> Task {

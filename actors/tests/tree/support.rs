@@ -45,6 +45,7 @@ impl World {
             node: NodeId::generate(),
             handlers,
             settings,
+            happened: Arc::default(),
         };
         punctual_actors::start(deps).await.unwrap()
     }

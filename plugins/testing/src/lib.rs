@@ -97,6 +97,7 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         node: NodeId::generate(),
         handlers: Handlers::of([&plugin as &dyn Plugin]),
         settings: Settings::default(),
+        happened: Arc::default(),
     };
     let tree = punctual_actors::start(deps).await.expect("the actors start");
     Punctual { store, clock, tree, topics, patience: PATIENCE }
