@@ -19,6 +19,7 @@ mod fires;
 mod list;
 mod migrate;
 mod outbox;
+mod piece;
 mod plugins;
 mod pulls;
 mod rows;
