@@ -55,9 +55,9 @@ impl Stops {
         is_first
     }
 
-    /// Whether it was told to stop.
-    pub(crate) fn is_told(&self) -> bool {
-        self.why.get().is_some()
+    /// Why it was told to stop, if it was.
+    pub(crate) fn why(&self) -> Option<Stop> {
+        self.why.get().copied()
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn perform(
             return Some(task.after_failure(AttemptOutcome::Failed, Overstay::message(), None, chance()));
         }
     };
-    let stop = stops.why.get().copied();
+    let stop = stops.why();
     let late = match (ended, stop) {
         (Some(Ok(Carried::Elsewhere)), _) => return None,
         (Some(Ok(Carried::Ended(outcome))), None) => return Some(task.decide(outcome, chance())),

@@ -16,7 +16,8 @@ use punctual_domain::lease::Lease;
 use punctual_domain::store::{Extension, Settling, Store, StoreError};
 use punctual_domain::task::{Settlement, Task};
 use punctual_domain::topic::Topic;
-use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, MessagingErr, SupervisionEvent};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::Settings;
@@ -25,13 +26,16 @@ use crate::claimer::ClaimerMessage;
 use crate::meters::{Origin, TopicMeters};
 use crate::serving::Server;
 use crate::settler::{Ended, SettlerMessage};
-use crate::slot::{Assignment, Slot, SlotMessage};
+use crate::slot::{Assignment, AttemptEnd, Ends, Pace, Slot, SlotMessage};
+
+/// The most attempts that one slot is given at a time.
+const LARGEST_SHARE: usize = 64;
 
 pub(crate) enum DispatcherMessage {
     /// Perform these claimed tasks; the claim was sent at that instant.
     Run { tasks: Vec<Task>, sent_at: Instant },
-    /// An attempt ended; its slot is free.
-    Ended(EndedAttempt),
+    /// Attempts of a slot ended.
+    Ended(Ends),
     /// Pass on the outcomes that have gathered, and tell of the slots they freed.
     Flush,
     /// A running task was cancelled.
@@ -50,15 +54,6 @@ pub(crate) enum DispatcherMessage {
     Drain,
     /// Hand back what still runs.
     HandBack,
-}
-
-/// How an attempt ended.
-pub(crate) struct EndedAttempt {
-    pub(crate) attempt: (TaskId, Epoch),
-    /// `None`: what became of it is not ours to say.
-    pub(crate) settlement: Option<Settlement>,
-    pub(crate) elapsed: Duration,
-    pub(crate) slot: ActorRef<SlotMessage>,
 }
 
 /// Configuration of a Dispatcher.
@@ -84,6 +79,9 @@ pub(crate) struct State {
     /// By task and epoch: a task whose lease was lost may come again while its old attempt is being stopped.
     running: HashMap<(TaskId, Epoch), InFlight>,
     idle: Vec<ActorRef<SlotMessage>>,
+    /// How many attempts a slot is given at a time: the more, the longer all of them were done at once; one as soon as
+    /// one had to wait, so that none waits for another.
+    share: usize,
     /// How many tasks the Claimer has handed over in all: with each announcement it learns which of its own are still
     /// on their way.
     received: u64,
@@ -107,7 +105,8 @@ pub(crate) struct State {
 /// A running attempt.
 struct InFlight {
     stops: Stops,
-    slot: ActorRef<SlotMessage>,
+    /// Where it runs; none while it is on its way there.
+    slot: Option<ActorId>,
     /// Until when its lease may be acted on.
     safe_until: Instant,
     /// It had lost an attempt before.
@@ -137,6 +136,7 @@ impl Actor for Dispatcher {
             claimer,
             running: HashMap::new(),
             idle: Vec::new(),
+            share: 1,
             received: 0,
             announced: (0, 0),
             outcomes: Vec::new(),
@@ -162,7 +162,7 @@ impl Actor for Dispatcher {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             DispatcherMessage::Run { tasks, sent_at } => self.run(&myself, state, tasks, sent_at).await?,
-            DispatcherMessage::Ended(ended) => self.ended(&myself, state, ended),
+            DispatcherMessage::Ended(ends) => self.ended(&myself, state, ends).await?,
             DispatcherMessage::Flush => {
                 state.flush_queued = false;
                 self.flush(&myself, state);
@@ -221,7 +221,7 @@ impl Actor for Dispatcher {
             tracing::error!(topic = %self.topic, %error, "slot failed");
             metrics::counter!("punctual_actor_restarts_total", "actor" => "slot").increment(1);
             state.idle.retain(|idle| idle.get_id() != slot.get_id());
-            let lost = state.running.extract_if(|_, in_flight| in_flight.slot.get_id() == slot.get_id());
+            let lost = state.running.extract_if(|_, in_flight| in_flight.slot == Some(slot.get_id()));
             let suspects: Vec<_> = lost.filter(|(_, in_flight)| in_flight.suspect).collect();
             for ((task_id, _), _) in suspects {
                 self.suspect_ended(state, task_id);
@@ -243,6 +243,7 @@ impl Dispatcher {
         state.received += tasks.len() as u64;
         state.tokens -= tasks.len() as f64;
         let safe_until = sent_at + Lease::safe_for(self.settings.lease);
+        let mut assignments = Vec::with_capacity(tasks.len());
         for task in tasks {
             // Too late to begin, by our own lease or because we are stopping.
             if state.draining || Instant::now() >= safe_until {
@@ -253,17 +254,10 @@ impl Dispatcher {
                 }
                 continue;
             }
-            let slot = match state.idle.pop() {
-                Some(slot) => slot,
-                None => {
-                    let slot = Slot { clock: self.clock.clone(), dispatcher: myself.clone() };
-                    Actor::spawn_linked(None, slot, (), myself.get_cell()).await?.0
-                }
-            };
             let stops = Stops::default();
             let in_flight = InFlight {
                 stops: stops.clone(),
-                slot: slot.clone(),
+                slot: None,
                 safe_until,
                 suspect: is_suspect(&task),
                 is_serial: task.serial_key.is_some(),
@@ -272,34 +266,74 @@ impl Dispatcher {
             };
             state.meters.began(&task);
             state.running.insert((task.id, task.epoch), in_flight);
-            let handler = state.server.handler.clone();
-            slot.cast(SlotMessage::Begin(Box::new(Assignment { handler, task, stops })))?;
+            assignments.push(Assignment { handler: state.server.handler.clone(), task, stops });
+        }
+        self.begin(myself, state, assignments).await
+    }
+
+    /// Gives attempts to slots, each its share.
+    async fn begin(
+        &self,
+        myself: &ActorRef<DispatcherMessage>,
+        state: &mut State,
+        assignments: Vec<Assignment>,
+    ) -> Result<(), ActorProcessingErr> {
+        // No larger than leaves something for every core.
+        let most = assignments.len().div_ceil(Handle::current().metrics().num_workers());
+        let share = state.share.min(most).max(1);
+        let mut assignments = assignments.into_iter();
+        while assignments.len() > 0 {
+            let slot = match state.idle.pop() {
+                Some(slot) => slot,
+                None => {
+                    let slot = Slot { clock: self.clock.clone(), dispatcher: myself.clone() };
+                    Actor::spawn_linked(None, slot, (), myself.get_cell()).await?.0
+                }
+            };
+            let share: Vec<_> = assignments.by_ref().take(share).collect();
+            for Assignment { task, .. } in &share {
+                if let Some(in_flight) = state.running.get_mut(&(task.id, task.epoch)) {
+                    in_flight.slot = Some(slot.get_id());
+                }
+            }
+            slot.cast(SlotMessage::Begin(share))?;
         }
         Ok(())
     }
 
-    fn ended(&self, myself: &ActorRef<DispatcherMessage>, state: &mut State, ended: EndedAttempt) {
-        let EndedAttempt { attempt: (task_id, epoch), settlement, elapsed, slot } = ended;
-        let Some(in_flight) = state.running.remove(&(task_id, epoch)) else { return };
-        if let Some(settlement) = settlement {
-            if settlement != Settlement::HandedBack {
-                state.meters.took(elapsed, in_flight.timeout_seconds);
+    async fn ended(
+        &self,
+        myself: &ActorRef<DispatcherMessage>,
+        state: &mut State,
+        Ends { ends, left, slot, pace }: Ends,
+    ) -> Result<(), ActorProcessingErr> {
+        for AttemptEnd { attempt: (task_id, epoch), settlement, elapsed } in ends {
+            let Some(in_flight) = state.running.remove(&(task_id, epoch)) else { continue };
+            if let Some(settlement) = settlement {
+                if settlement != Settlement::HandedBack {
+                    state.meters.took(elapsed, in_flight.timeout_seconds);
+                }
+                let settling = Settling { task_id, epoch, settlement };
+                self.settle(myself, state, settling, in_flight.origin, in_flight.is_serial);
             }
-            let settling = Settling { task_id, epoch, settlement };
-            self.settle(myself, state, settling, in_flight.origin, in_flight.is_serial);
+            if in_flight.suspect {
+                self.suspect_ended(state, task_id);
+            }
         }
-        if in_flight.suspect {
-            self.suspect_ended(state, task_id);
-        }
-        if (state.idle.len() as u32) < state.server.concurrency {
-            state.idle.push(slot);
-        } else {
-            slot.stop(None);
+        state.share = match pace {
+            Pace::AtOnce => (state.share * 2).min(LARGEST_SHARE),
+            Pace::Waited => 1,
+        };
+        match slot {
+            Some(slot) if (state.idle.len() as u32) < state.server.concurrency => state.idle.push(slot),
+            Some(slot) => slot.stop(None),
+            None => {}
         }
         if state.running.is_empty() {
             state.idle_since = Instant::now();
         }
         self.queue_flush(myself, state);
+        self.begin(myself, state, left).await
     }
 
     /// Sends an outcome on its way to be written.
@@ -424,7 +458,7 @@ impl Dispatcher {
         let asked: Vec<_> = state
             .running
             .iter()
-            .filter(|(_, in_flight)| !in_flight.stops.is_told())
+            .filter(|(_, in_flight)| in_flight.stops.why().is_none())
             .map(|((task_id, epoch), _)| Extension { task_id: *task_id, epoch: *epoch })
             .collect();
         let (store, lease, myself) = (self.store.clone(), self.settings.lease, myself.clone());

@@ -1,18 +1,21 @@
 //! A claimed task as both databases answer it: the columns that every task needs, and the rest in one piece.
 //!
 //! A column costs time for every row, also where it is null, and a claim answers many rows. What few tasks have comes as
-//! one JSON array, or as null where all of it is as usual.
+//! one JSON array, or not at all where all of it is as usual.
+
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::lease::Lease;
-use punctual_domain::store::StoreError;
+use punctual_domain::store::{ClaimRequest, PullRequest, StoreError};
 use punctual_domain::task::{DEFAULT_TIMEOUT_SECONDS, FireOfTask, Task, TaskStatus};
 use punctual_domain::topic::Topic;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use crate::instant::micros_after;
 use crate::text::{from_text, metadata_from_text, retry_from_text};
 
 /// The columns that every task needs.
@@ -21,19 +24,16 @@ pub(crate) struct Claimed {
     pub(crate) topic: Topic,
     pub(crate) run_at: DateTime<Utc>,
     pub(crate) payload: Json,
-    pub(crate) priority: i32,
-    pub(crate) attempt: u32,
-    pub(crate) lost: u32,
-    pub(crate) epoch: Epoch,
     pub(crate) created_at: DateTime<Utc>,
+    /// The instant of the claim.
     pub(crate) started_at: DateTime<Utc>,
-    pub(crate) expires_at: DateTime<Utc>,
 }
 
 impl Claimed {
-    /// The whole task, which `owner` holds.
-    pub(crate) fn into_task(self, owner: NodeId, rare: Option<&str>) -> Result<Task, StoreError> {
+    /// The whole task, as the claim left it.
+    pub(crate) fn into_task(self, holder: Holder, rare: Option<&str>) -> Result<Task, StoreError> {
         let rare: Rare = rare.map_or_else(|| Ok(Rare::default()), |text| from_text("a claimed task", text))?;
+        let expires_at = DateTime::from_timestamp_micros(micros_after(self.started_at, holder.lease));
         Ok(Task {
             id: self.id,
             topic: self.topic,
@@ -45,14 +45,14 @@ impl Claimed {
             client_request_id: rare.client_request_id,
             dedupe_key: rare.dedupe_key,
             serial_key: rare.serial_key,
-            priority: self.priority,
+            priority: rare.priority,
             timeout_seconds: rare.timeout_seconds,
             retry: retry_from_text(rare.retry.as_deref())?,
-            attempt: self.attempt,
-            lost: self.lost,
+            attempt: rare.attempt,
+            lost: rare.lost,
             snoozes: rare.snoozes,
-            epoch: self.epoch,
-            lease: Some(Lease { owner, epoch: self.epoch, expires_at: Some(self.expires_at) }),
+            epoch: Epoch(rare.epoch),
+            lease: Some(Lease { owner: holder.node, epoch: Epoch(rare.epoch), expires_at }),
             result: None,
             error: rare.error,
             fire: rare.schedule_id.zip(rare.scheduled_at_us).map(|(id, micros)| FireOfTask {
@@ -68,9 +68,32 @@ impl Claimed {
     }
 }
 
-/// The last column of `claim.sql`, in its order.
+/// Who holds what was claimed, and for how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Holder {
+    node: NodeId,
+    lease: Duration,
+}
+
+impl From<&ClaimRequest> for Holder {
+    fn from(request: &ClaimRequest) -> Self {
+        Self { node: request.node, lease: request.lease }
+    }
+}
+
+impl From<&PullRequest> for Holder {
+    fn from(request: &PullRequest) -> Self {
+        Self { node: request.node, lease: request.lease() }
+    }
+}
+
+/// The last column of a claim's answer, in its order.
 #[derive(Deserialize)]
 struct Rare {
+    priority: i32,
+    attempt: u32,
+    lost: u32,
+    epoch: i64,
     timezone: String,
     timeout_seconds: u32,
     snoozes: u32,
@@ -90,6 +113,10 @@ struct Rare {
 impl Default for Rare {
     fn default() -> Self {
         Self {
+            priority: 0,
+            attempt: 1,
+            lost: 1,
+            epoch: 1,
             timezone: "UTC".to_owned(),
             timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
             snoozes: 0,

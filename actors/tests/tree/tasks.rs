@@ -8,8 +8,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use punctual_actors::{Handlers, Overheard, Settings};
 use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::json::Json;
 use punctual_domain::retry::{Backoff, Growth, RetryPolicy};
-use punctual_domain::store::{ClaimRequest, PullRequest, PullTopic, Suspects, TaskWithAttempts, Want};
+use punctual_domain::store::{
+    ClaimRequest, Page, PullRequest, PullTopic, Suspects, TaskFilter, TaskWithAttempts, Want,
+};
 use punctual_domain::task::{AttemptOutcome, Due, NewTask, TaskStatus};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_sdk::Outcome;
@@ -59,6 +62,44 @@ async fn a_failed_attempt_is_retried_by_the_policy_and_then_fails_for_good() {
     let failed = world.until(id, TaskStatus::Failed).await;
     let outcomes: Vec<_> = failed.attempts.iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [Some(AttemptOutcome::Failed); 3]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_that_have_to_wait_do_not_wait_for_each_other_however_quick_the_others_were() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let begun = Arc::new(AtomicU32::new(0));
+    let handler = {
+        let (gate, begun) = (gate.clone(), begun.clone());
+        does(move |attempt| {
+            let (gate, begun) = (gate.clone(), begun.clone());
+            async move {
+                if attempt.payload.get() == "1" {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    let _ = gate.acquire().await;
+                }
+                Outcome::completed()
+            }
+        })
+    };
+    let mut topic = TopicDefinition::new("mixed".parse().unwrap(), Route::Handler);
+    topic.concurrency = 400;
+    world.store.put_topic(&topic).await.unwrap();
+    // Quick ones first, so that slots are given many at a time; then one of a hundred that has to wait.
+    let tasks = (0..2_000).map(|i| {
+        let payload = Json::parse(if i >= 1_000 && i % 100 == 0 { "1" } else { "0" }).unwrap();
+        NewTask { payload, ..task("mixed") }
+    });
+    world.store.create_tasks(tasks.collect(), None).await.unwrap();
+    let tree = world.start(Handlers::default().with("mixed", handler)).await;
+    eventually(|| async { (begun.load(Ordering::SeqCst) == 10).then_some(()) }).await;
+    let filter = TaskFilter { status: vec![TaskStatus::Running, TaskStatus::Pending], ..TaskFilter::default() };
+    eventually(|| async { (world.store.tasks(&filter, Page::first(1_000)).await.unwrap().len() == 10).then_some(()) })
+        .await;
+    gate.add_permits(10);
+    eventually(|| async { world.store.tasks(&filter, Page::first(1_000)).await.unwrap().is_empty().then_some(()) })
+        .await;
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 

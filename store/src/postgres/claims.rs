@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use punctual_domain::id::{Epoch, NodeId, TaskId};
+use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects, Want};
 use punctual_domain::task::{LOST_TOO_OFTEN, Task};
 use punctual_domain::topic::Topic;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::{PostgresStore, broken, micros, rows, settle, violates};
+use crate::claimed::Holder;
 use crate::instant::bounded;
 
 /// How often a claim is tried that loses the race for a serial key.
@@ -30,7 +31,7 @@ impl Claims for PostgresStore {
             if let [want] = &request.wants[..] {
                 let claimed = claim_topic(connection, request, want, self.now()).await?;
                 if !claimed.is_empty() {
-                    return in_order(&claimed, request.node);
+                    return in_order(&claimed, request.into(), Some(&want.topic));
                 }
             }
             for _ in 0..SERIAL_RACES {
@@ -48,7 +49,7 @@ impl Claims for PostgresStore {
                     match claimed {
                         // All others are taken, or there are none: once more for the serial keys.
                         Ok(claimed) if claimed.is_empty() && without_serial => {}
-                        Ok(claimed) => return in_order(&claimed, request.node),
+                        Ok(claimed) => return in_order(&claimed, request.into(), None),
                         // Another claimer began a task of the same serial key between our look and our write, and
                         // nothing was claimed. Whoever has no serial key must not wait for that race.
                         Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
@@ -153,10 +154,10 @@ async fn claim_topic(
 }
 
 /// The claimed tasks in the order of claims.
-pub(super) fn in_order(claimed: &[PgRow], owner: NodeId) -> Result<Vec<Task>, StoreError> {
+pub(super) fn in_order(claimed: &[PgRow], holder: Holder, topic: Option<&Topic>) -> Result<Vec<Task>, StoreError> {
     let mut tasks = Vec::with_capacity(claimed.len());
     for row in claimed {
-        tasks.push(rows::claimed(row, owner)?);
+        tasks.push(rows::claimed(row, holder, topic)?);
     }
     tasks.sort_unstable_by_key(|task| (-task.priority, task.run_at, task.id));
     Ok(tasks)

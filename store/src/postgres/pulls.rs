@@ -125,7 +125,7 @@ async fn pull(
         Err(error) if violates(&error, "punctual_tasks_serial_running") => return Ok(Pulled::default()),
         claimed => claimed.map_err(broken)?,
     };
-    let tasks = in_order(&claimed, request.node)?;
+    let tasks = in_order(&claimed, request.into(), None)?;
     let (spent, allowed_at) = allowed.after(request, &tasks);
     if !spent.is_empty() && !tasks.is_empty() {
         sqlx::query(include_str!("sql/spend_tokens.sql"))

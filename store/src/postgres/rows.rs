@@ -12,7 +12,7 @@ use sqlx::{Decode, Postgres, Row, Type};
 use uuid::Uuid;
 
 use super::broken;
-use crate::claimed::Claimed;
+use crate::claimed::{Claimed, Holder};
 use crate::text::{metadata_from_text, retry_from_text};
 
 /// Reads the columns of a row one after the other.
@@ -110,23 +110,23 @@ pub(super) fn task(row: &PgRow) -> Result<Task, StoreError> {
     })
 }
 
-/// A row of `claim.sql`.
-pub(super) fn claimed(row: &PgRow, owner: NodeId) -> Result<Task, StoreError> {
+/// A row of `claim.sql`, or, with its topic, of `claim_topic.sql`.
+pub(super) fn claimed(row: &PgRow, holder: Holder, topic: Option<&Topic>) -> Result<Task, StoreError> {
     let mut columns = Columns::of(row);
+    let id = TaskId(columns.take()?);
+    let topic = match topic {
+        Some(topic) => topic.clone(),
+        None => Topic::from_stored(columns.take::<&str>()?),
+    };
     let claimed = Claimed {
-        id: TaskId(columns.take()?),
-        topic: Topic::from_stored(columns.take::<&str>()?),
+        id,
+        topic,
         run_at: columns.take()?,
         payload: Json::from_stored(columns.take::<&str>()?),
-        priority: columns.take()?,
-        attempt: columns.take_small()?,
-        lost: columns.take_small()?,
-        epoch: Epoch(columns.take()?),
         created_at: columns.take()?,
         started_at: columns.take()?,
-        expires_at: columns.take()?,
     };
-    claimed.into_task(owner, columns.take()?)
+    claimed.into_task(holder, columns.take()?)
 }
 
 /// A row of `attempts.sql`.

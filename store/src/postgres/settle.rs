@@ -1,5 +1,5 @@
-//! Settling: outcomes become fenced statements: one for tasks that completed, one for those that ended
-//! otherwise or have a result, one for those that go on.
+//! Settling: outcomes become fenced statements: one for tasks that completed at their first claim, one for those that
+//! ended otherwise or have a result, one for those that go on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,13 +8,16 @@ use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::store::{Settled, Settling, StoreError};
 use punctual_domain::task::{AttemptOutcome, Settlement, TaskStatus};
-use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::{broken, micros, rows};
 
 /// An attempt, by its task and epoch.
 type AttemptKey = (TaskId, Epoch);
+
+/// The epoch of a task's first claim.
+const FIRST: Epoch = Epoch(1);
 
 pub(super) async fn settle(
     connection: &mut PgConnection,
@@ -27,51 +30,39 @@ pub(super) async fn settle(
     first.dedup_by_key(|settling| key(settling));
     let is_each_once = first.len() == settlings.len();
     let (ended, kept): (Vec<_>, Vec<_>) = first.into_iter().partition(|s| s.settlement.status().has_ended());
-    let (completed, ended): (Vec<_>, Vec<_>) =
-        ended.into_iter().partition(|s| s.settlement == Settlement::Completed { result: None });
+    let (completed, ended): (Vec<_>, Vec<_>) = ended.into_iter().partition(|settling| is_plain(settling));
 
-    let mut refused = false;
-    let mut settled = HashSet::new();
-    for written in [
+    let written = [
         write_completed(connection, &completed, now).await?,
         write_ended(connection, &ended, now).await?,
         write_kept(connection, &kept, now).await?,
-    ] {
-        refused |= !written.all;
-        settled.extend(written.which);
-    }
-    if is_each_once && !refused {
+    ];
+    if is_each_once && written.iter().all(|written| matches!(written, Written::All)) {
         return Ok(vec![Settled::Now; settlings.len()]);
     }
+    let mut settled = HashSet::new();
+    for (written, asked) in written.into_iter().zip([completed, ended, kept]) {
+        match written {
+            Written::All => settled.extend(asked.into_iter().map(key)),
+            Written::Only(which) => settled.extend(which),
+        }
+    }
     answer_each(connection, settlings, settled).await
+}
+
+/// Whether a task completed at its first claim with nothing to show, as most do.
+fn is_plain(settling: &Settling) -> bool {
+    settling.epoch == FIRST && settling.settlement == Settlement::Completed { result: None }
 }
 
 fn key(settling: &Settling) -> AttemptKey {
     (settling.task_id, settling.epoch)
 }
 
-/// What was settled.
-struct Written {
-    all: bool,
-    which: Vec<AttemptKey>,
-}
-
-impl Written {
-    /// The answer of `settle_completed.sql` and `settle_ended.sql`: which, only if not all.
-    fn of(row: &PgRow, asked: &[&Settling]) -> Result<Self, StoreError> {
-        let mut columns = rows::Columns::of(row);
-        let all = columns.take_count()? == asked.len() as u64;
-        let (ids, epochs): (Option<Vec<Uuid>>, Option<Vec<i64>>) = (columns.take()?, columns.take()?);
-        let which = match ids.zip(epochs) {
-            Some((ids, epochs)) => ids.into_iter().map(TaskId).zip(epochs.into_iter().map(Epoch)).collect(),
-            None => asked.iter().map(|settling| key(settling)).collect(),
-        };
-        Ok(Self { all, which })
-    }
-
-    fn nothing() -> Self {
-        Self { all: true, which: Vec::new() }
-    }
+/// What was settled of what was asked for.
+enum Written {
+    All,
+    Only(Vec<AttemptKey>),
 }
 
 async fn write_completed(
@@ -80,16 +71,20 @@ async fn write_completed(
     now: Option<DateTime<Utc>>,
 ) -> Result<Written, StoreError> {
     if completed.is_empty() {
-        return Ok(Written::nothing());
+        return Ok(Written::All);
     }
     let row = sqlx::query(include_str!("sql/settle_completed.sql"))
         .bind(now)
         .bind(column(completed, |s| s.task_id.0))
-        .bind(column(completed, |s| s.epoch.0))
         .fetch_one(connection)
         .await
         .map_err(broken)?;
-    Written::of(&row, completed)
+    let mut columns = rows::Columns::of(&row);
+    if columns.take_count()? == completed.len() as u64 {
+        return Ok(Written::All);
+    }
+    let ids: Option<Vec<Uuid>> = columns.take()?;
+    Ok(Written::Only(ids.into_iter().flatten().map(|id| (TaskId(id), FIRST)).collect()))
 }
 
 async fn write_ended(
@@ -98,7 +93,7 @@ async fn write_ended(
     now: Option<DateTime<Utc>>,
 ) -> Result<Written, StoreError> {
     if ended.is_empty() {
-        return Ok(Written::nothing());
+        return Ok(Written::All);
     }
     let row = sqlx::query(include_str!("sql/settle_ended.sql"))
         .bind(now)
@@ -111,7 +106,13 @@ async fn write_ended(
         .fetch_one(connection)
         .await
         .map_err(broken)?;
-    Written::of(&row, ended)
+    let mut columns = rows::Columns::of(&row);
+    if columns.take_count()? == ended.len() as u64 {
+        return Ok(Written::All);
+    }
+    let (ids, epochs): (Option<Vec<Uuid>>, Option<Vec<i64>>) = (columns.take()?, columns.take()?);
+    let which = ids.into_iter().flatten().map(TaskId).zip(epochs.into_iter().flatten().map(Epoch)).collect();
+    Ok(Written::Only(which))
 }
 
 async fn write_kept(
@@ -120,7 +121,7 @@ async fn write_kept(
     now: Option<DateTime<Utc>>,
 ) -> Result<Written, StoreError> {
     if kept.is_empty() {
-        return Ok(Written::nothing());
+        return Ok(Written::All);
     }
     let found = sqlx::query(include_str!("sql/settle_kept.sql"))
         .bind(now)
@@ -139,7 +140,7 @@ async fn write_kept(
             Ok((TaskId(columns.take()?), Epoch(columns.take()?)))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(Written { all: which.len() == kept.len(), which })
+    Ok(if which.len() == kept.len() { Written::All } else { Written::Only(which) })
 }
 
 /// Tells those that were settled from those that were settled before, and those that lost their lease.

@@ -7,25 +7,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
-use punctual_domain::id::{Epoch, NodeId, TaskId};
+use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects, Want};
 use punctual_domain::task::Task;
 use punctual_domain::topic::Topic;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::rows::{self, Columns, Hex, instant, micros, micros_after};
+use super::piece::Piece;
+use super::rows::{Columns, Hex, instant, micros, micros_after};
 use super::{SqliteStore, broken, settle};
 use crate::text::to_text;
 
 #[async_trait]
 impl Claims for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        let (node, request) = (request.node, request.clone());
-        let claimed =
-            self.write(move |connection, now| async move { claim(connection, &request, now).await }.boxed()).await?;
+        let asked = request.clone();
+        let (piece, now) =
+            self.write(move |connection, now| async move { claim(connection, &asked, now).await }.boxed()).await?;
         // Here and not in the writer's turn: the next one goes on meanwhile.
-        in_order(&claimed, node)
+        piece.into_tasks(request.into(), now)
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
@@ -104,14 +105,35 @@ struct Claimable {
     is_suspect: bool,
 }
 
+/// Claims what may be taken; answers it as it was found, and when.
 async fn claim(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
     now: DateTime<Utc>,
-) -> Result<Vec<SqliteRow>, StoreError> {
-    if let ([want], true) = (&request.wants[..], no_suspects(connection, now).await?) {
-        return claim_topic(connection, request, want, now).await;
+) -> Result<(Piece, DateTime<Utc>), StoreError> {
+    let piece = match &request.wants[..] {
+        [want] if no_suspects(connection, now).await? => find_in_topic(connection, want, now).await?,
+        _ => find(connection, request, now).await?,
+    };
+    if let Some(lines) = piece.lines() {
+        sqlx::query(include_str!("sql/claim.sql"))
+            .bind(micros(now))
+            .bind(lines)
+            .bind(request.node.0)
+            .bind(micros_after(now, request.lease))
+            .execute(connection)
+            .await
+            .map_err(broken)?;
     }
+    Ok((piece, now))
+}
+
+/// What a claim may take, over all topics and with tasks that have lost an attempt.
+async fn find(
+    connection: &mut SqliteConnection,
+    request: &ClaimRequest,
+    now: DateTime<Utc>,
+) -> Result<Piece, StoreError> {
     let mut slots: HashMap<&str, u32> =
         request.wants.iter().map(|want| (want.topic.as_str(), want.slots)).filter(|(_, slots)| *slots > 0).collect();
     let mut suspects = match request.suspects {
@@ -144,17 +166,7 @@ async fn claim(
         *free -= 1;
         lines.push(task.line);
     }
-    if lines.is_empty() {
-        return Ok(Vec::new());
-    }
-    sqlx::query(include_str!("sql/claim.sql"))
-        .bind(micros(now))
-        .bind(to_text(&lines)?)
-        .bind(request.node.0)
-        .bind(micros_after(now, request.lease))
-        .fetch_all(connection)
-        .await
-        .map_err(broken)
+    Piece::of_lines(connection, &lines).await
 }
 
 /// Whether no task is due that has lost an attempt.
@@ -167,32 +179,20 @@ async fn no_suspects(connection: &mut SqliteConnection, now: DateTime<Utc>) -> R
     Ok(found.is_none())
 }
 
-/// A claim for one topic and without suspects, as most are, in one statement.
-async fn claim_topic(
+/// What a claim for one topic may take while nothing has lost an attempt, as most are.
+async fn find_in_topic(
     connection: &mut SqliteConnection,
-    request: &ClaimRequest,
     want: &Want,
     now: DateTime<Utc>,
-) -> Result<Vec<SqliteRow>, StoreError> {
-    sqlx::query(include_str!("sql/claim_topic.sql"))
+) -> Result<Piece, StoreError> {
+    let rows = sqlx::query_scalar(include_str!("sql/claimable_of_topic.sql"))
         .bind(micros(now))
         .bind(want.topic.as_str())
         .bind(i64::from(want.slots))
-        .bind(request.node.0)
-        .bind(micros_after(now, request.lease))
-        .fetch_all(connection)
+        .fetch_one(&mut *connection)
         .await
-        .map_err(broken)
-}
-
-/// The claimed tasks in the order of claims.
-pub(super) fn in_order(claimed: &[SqliteRow], owner: NodeId) -> Result<Vec<Task>, StoreError> {
-    let mut tasks = Vec::with_capacity(claimed.len());
-    for row in claimed {
-        tasks.push(rows::claimed(row, owner)?);
-    }
-    tasks.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
-    Ok(tasks)
+        .map_err(broken)?;
+    Piece::of(connection, rows).await
 }
 
 async fn find_claimable(

@@ -20,6 +20,7 @@ mod inspection;
 mod list;
 mod migrate;
 mod outbox;
+mod piece;
 mod plugins;
 mod pulls;
 mod rows;

@@ -14,7 +14,7 @@ use punctual_domain::topic::{Topic, TopicPattern};
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::claims::in_order;
+use super::piece::Piece;
 use super::rows::{Columns, instant, micros, micros_after};
 use super::{SqliteStore, answers, broken};
 use crate::pulls::{self, Allowed};
@@ -130,19 +130,19 @@ async fn pull(
         slots.insert(want.topic.as_str(), free.min(*allowed));
     }
     let lines = choose(pullable(connection, request, &slots, now).await?, request, slots);
-    let claimed = match lines.is_empty() {
-        true => Vec::new(),
-        false => sqlx::query(include_str!("sql/pull.sql"))
+    let piece = Piece::of_lines(connection, &lines).await?;
+    if let Some(lines) = piece.lines() {
+        sqlx::query(include_str!("sql/pull.sql"))
             .bind(micros(now))
-            .bind(to_text(&lines)?)
+            .bind(lines)
             .bind(request.node.0)
             .bind(micros_after(now, request.lease()))
             .bind(request.lease_seconds)
-            .fetch_all(&mut *connection)
+            .execute(&mut *connection)
             .await
-            .map_err(broken)?,
-    };
-    let tasks = in_order(&claimed, request.node)?;
+            .map_err(broken)?;
+    }
+    let tasks = piece.into_tasks(request.into(), now)?;
     let (spent, allowed_at) = allowed.after(request, &tasks);
     for (topic, tokens) in spent {
         sqlx::query(include_str!("sql/spend_tokens.sql"))

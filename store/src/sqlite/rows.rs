@@ -15,7 +15,6 @@ use sqlx::{Decode, Row, Sqlite, Type};
 use uuid::Uuid;
 
 use super::broken;
-use crate::claimed::Claimed;
 use crate::instant::bounded;
 pub(super) use crate::instant::{micros_after, micros_before};
 use crate::text::{from_text, metadata_from_text, retry_from_text};
@@ -154,25 +153,6 @@ fn word<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError
 /// A row of `live_tasks.sql` or `ended_tasks.sql`.
 pub(super) fn task(row: &SqliteRow) -> Result<Task, StoreError> {
     Columns::of(row).take_task()
-}
-
-/// A row of `claim.sql` or `claim_topic.sql`.
-pub(super) fn claimed(row: &SqliteRow, owner: NodeId) -> Result<Task, StoreError> {
-    let mut columns = Columns::of(row);
-    let claimed = Claimed {
-        id: TaskId(columns.take()?),
-        topic: Topic::from_stored(columns.take::<&str>()?),
-        run_at: columns.take_instant()?,
-        payload: Json::from_stored(columns.take::<&str>()?),
-        priority: columns.take()?,
-        attempt: columns.take_count()?,
-        lost: columns.take_count()?,
-        epoch: Epoch(columns.take()?),
-        created_at: columns.take_instant()?,
-        started_at: columns.take_instant()?,
-        expires_at: columns.take_instant()?,
-    };
-    claimed.into_task(owner, columns.take()?)
 }
 
 /// A row of `attempts.sql`.

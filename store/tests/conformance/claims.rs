@@ -82,6 +82,33 @@ pub(crate) async fn claims_go_by_priority_then_instant_then_id(world: World) {
     assert_eq!(claimed, expected);
 }
 
+pub(crate) async fn a_claim_answers_tasks_as_they_were_written_whatever_they_hold(world: World) {
+    let long = "x".repeat(100_000);
+    let added = world
+        .add_all([
+            task("mail"),
+            task("mail").payload("[]"),
+            task("mail").payload(" { \"a\" :\n\t\"\\u001e\\u001f\\\"é\" } "),
+            task("mail").payload(&format!("\"{long}\"")),
+            task("mail").metadata("separators", "\u{1e}\u{1f}").payload(&format!("\"{long}é\"")),
+            task("mail").serial_key("one").dedupe_key("two").priority(-3),
+        ])
+        .await;
+    world.add(task("other").payload(&format!("\"{long}\""))).await;
+    let expected: Vec<_> = added.iter().map(|task| task.clone().claim(world.id, LEASE, world.now()).unwrap()).collect();
+    assert_eq!(world.claim_up_to(9, "mail").await, expected);
+    // Of several topics in one claim as well.
+    let more = world.add(task("mail").payload(&format!("\"{long}\""))).await;
+    let request = ClaimRequest { wants: wants(&[("mail", 5), ("other", 5)]), ..world.request("mail", 5) };
+    let claimed = world.claim(&request).await.unwrap();
+    assert_eq!(claimed.len(), 2);
+    for claimed in claimed {
+        assert_eq!(claimed.payload.as_str().len(), long.len() + 2);
+        assert_eq!(world.read(claimed.id).await, claimed);
+    }
+    assert_eq!(world.read(more.id).await.status, TaskStatus::Running);
+}
+
 pub(crate) async fn one_claim_answers_in_the_order_of_claims(world: World) {
     let batch = world.add_all((0..200).map(|i| task("mail").at(world.in_secs(-(i * 7 % 13))).priority((i % 5) as i32)));
     let mut expected = batch.await;

@@ -158,6 +158,7 @@ behaviours! {
         a_claimed_task_is_not_claimed_again
         ended_tasks_are_not_claimed
         claims_go_by_priority_then_instant_then_id
+        a_claim_answers_tasks_as_they_were_written_whatever_they_hold
         one_claim_answers_in_the_order_of_claims
         equal_instants_go_by_id_whatever_the_order_of_writing
         a_topic_gets_no_more_than_its_slots

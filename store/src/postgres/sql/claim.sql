@@ -66,13 +66,14 @@ WHERE t.ctid = ANY (
         THEN ARRAY(SELECT r.line FROM ranked AS r JOIN wanted AS w ON w.topic = r.topic WHERE r.place <= w.slots)
         ELSE ARRAY(SELECT line FROM trusted) END)
 RETURNING
-    id, topic, run_at, payload, priority, attempt, lost, epoch, created_at, started_at, lease_expires_at,
+    id, topic, run_at, payload, created_at, started_at,
     -- What few tasks have comes in one piece: a column costs time for every row, also where it is null.
-    CASE WHEN timezone = 'UTC' AND timeout_seconds = 3600 AND snoozes = 0 AND metadata IS NULL
+    CASE WHEN epoch = 1 AND priority = 0 AND timezone = 'UTC' AND timeout_seconds = 3600 AND metadata IS NULL
             AND client_request_id IS NULL AND dedupe_key IS NULL AND serial_key IS NULL AND retry IS NULL
-            AND error IS NULL AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
+            AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
         THEN NULL
         ELSE json_build_array(
-            timezone, timeout_seconds, snoozes, metadata, client_request_id, dedupe_key, serial_key, retry, error,
-            schedule_id, (extract(epoch FROM scheduled_at) * 1000000)::bigint, retry_of, rescheduled_from)::text
+            priority, attempt, lost, epoch, timezone, timeout_seconds, snoozes, metadata, client_request_id, dedupe_key,
+            serial_key, retry, error, schedule_id, (extract(epoch FROM scheduled_at) * 1000000)::bigint, retry_of,
+            rescheduled_from)::text
     END

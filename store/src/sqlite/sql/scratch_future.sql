@@ -5,4 +5,7 @@ WITH RECURSIVE numbers (i) AS (
     SELECT i, (unixepoch() + 86400 + i * 37 % 864000) * 1000000 FROM numbers
 )
 INSERT INTO punctual_tasks (id, topic, run_at, first_run_at, payload, created_at)
-SELECT randomblob(16), ?2, at, at, '{"filler":' || i || '}', unixepoch() * 1000000 FROM due
+SELECT
+    -- In the order of time, as real ones are.
+    unhex(printf('%012x7%03x8%015x', unixepoch() * 1000 - (?1 - i) / 100, random() & 0xfff, random() & 0xfffffffffffffff)),
+    ?2, at, at, '{"filler":' || i || '}', unixepoch() * 1000000 FROM due

@@ -1,4 +1,5 @@
--- Claims due tasks of one topic that never lost an attempt: the first ?3 by priority, run_at and id.
+-- Due tasks of one topic that never lost an attempt, the first ?3 by priority, run_at and id, in one piece as in
+-- claimable_rows.sql.
 -- Probes each priority by itself: a scan over all of them would read every future task on its way.
 WITH RECURSIVE levels (priority) AS (
     SELECT (
@@ -11,11 +12,25 @@ WITH RECURSIVE levels (priority) AS (
     FROM levels AS l
     WHERE l.priority IS NOT NULL
 )
-UPDATE punctual_tasks
-SET status = 'running', attempt = attempt + 1, lost = lost + 1, epoch = epoch + 1, lease_owner = ?4,
-    lease_expires_at = ?5, started_at = ?1
-WHERE rowid IN (
-    SELECT d.rowid
+SELECT group_concat(
+    line || char(31) || hex(id) || char(31) || topic || char(31) || run_at || char(31) || created_at || char(31)
+        -- A large one is read by itself: all of them together could be larger than SQLite allows.
+        || iif(octet_length(payload) <= 4096, payload, '') || char(31)
+        -- What few tasks have; it is as the claim will leave it.
+        || CASE WHEN epoch = 0 AND priority = 0 AND timezone = 'UTC' AND timeout_seconds = 3600 AND metadata IS NULL
+                AND client_request_id IS NULL AND dedupe_key IS NULL AND serial_key IS NULL AND retry IS NULL
+                AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
+            THEN ''
+            ELSE json_array(
+                priority, attempt + 1, lost + 1, epoch + 1, timezone, timeout_seconds, snoozes, metadata,
+                client_request_id, dedupe_key, serial_key, retry, error,
+                iif(schedule_id IS NULL, NULL, hex(schedule_id)), scheduled_at,
+                iif(retry_of IS NULL, NULL, hex(retry_of)),
+                iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
+        END,
+    char(30))
+FROM (
+    SELECT d.rowid AS line, d.*
     FROM levels AS l
     CROSS JOIN punctual_tasks AS d INDEXED BY punctual_tasks_due
     WHERE d.status = 'pending' AND d.topic = ?2 AND d.priority = l.priority AND d.run_at <= ?1 AND d.lost = 0
@@ -28,16 +43,3 @@ WHERE rowid IN (
             WHERE topic = d.topic AND serial_key = d.serial_key AND status = 'running'))
     -- The levels come from the highest down, and each in the order of its index.
     LIMIT ?3)
-RETURNING
-    id, topic, run_at, payload, priority, attempt, lost, epoch, created_at, started_at, lease_expires_at,
-    -- What few tasks have comes in one piece: a column costs time for every row, also where it is null.
-    CASE WHEN timezone = 'UTC' AND timeout_seconds = 3600 AND snoozes = 0 AND metadata IS NULL
-            AND client_request_id IS NULL AND dedupe_key IS NULL AND serial_key IS NULL AND retry IS NULL
-            AND error IS NULL AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
-        THEN NULL
-        ELSE json_array(
-            timezone, timeout_seconds, snoozes, metadata, client_request_id, dedupe_key, serial_key, retry, error,
-            iif(schedule_id IS NULL, NULL, hex(schedule_id)), scheduled_at,
-            iif(retry_of IS NULL, NULL, hex(retry_of)),
-            iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
-    END
