@@ -23,8 +23,8 @@ use super::problem::{Code, Problem};
 use super::schedule_view::ScheduleView;
 use super::{Api, schedules};
 
-/// How often an edit is begun anew because the schedule fired or was edited in between.
-const ROUNDS: usize = 20;
+/// How often an edit is begun anew because the schedule fired or was edited in between, or is behind by so much.
+const ROUNDS: usize = 200;
 
 /// One change to one schedule.
 pub(crate) struct Edit<'a> {
@@ -80,31 +80,19 @@ impl Edit<'_> {
     }
 }
 
-/// Has what is due of a schedule decided now, by the rules as they stand.
+/// Has what is due of a schedule decided now, by the rules as they stand. One that cannot be understood any more is
+/// paused, and so open to mending.
 pub(crate) async fn settle_up(api: &Api, id: ScheduleId) -> Result<(), Problem> {
-    let rules = api.fire_rules.clone();
-    let ticked = api
-        .store
-        .tick_schedule(id, &move |due, now| {
-            Some(decide(due, now, &rules).unwrap_or_else(|_| undecidable(due, rules.zones.version())))
-        })
-        .await?;
+    let rules = &api.fire_rules;
+    let decide = |due: &DueSchedule, now: DateTime<Utc>| {
+        Some(decide(due, now, rules).unwrap_or_else(|error| Tick::stop(&due.schedule, &error, rules)))
+    };
+    let ticked = api.store.tick_schedule(id, &decide).await?;
+    ticked.stopped.iter().for_each(|task| api.wake.task_cancelled(*task));
     if ticked.fired > 0 {
         api.wake.tasks_changed();
     }
     Ok(())
-}
-
-/// What cannot be understood any more, for instance because zone data lost its zone, must be open to mending.
-fn undecidable(due: &DueSchedule, tz_version: &str) -> Tick {
-    Tick {
-        fires: Vec::new(),
-        resumes: !due.schedule.enabled,
-        cancel_previous: false,
-        next_fire_at: None,
-        fired_through: due.schedule.fired_through.unwrap_or(due.schedule.created_at),
-        tz_version: tz_version.to_owned(),
-    }
 }
 
 /// Writes the answer to a call that wrote a schedule like this one.

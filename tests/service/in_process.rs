@@ -7,26 +7,26 @@ use chrono::TimeDelta;
 use punctual::config::{Config, Sources};
 use punctual::service::{Options, RunError, Service};
 use punctual_domain::clock::FakeClock;
-use reqwest::Client;
+use reqwest::{Client, Method};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::on_each_database;
-use crate::support::Database;
+use crate::support::{Answer, Database};
 
 on_each_database!(the_given_clock_decides_what_is_past, a_schema_that_is_not_ours_any_more_is_503_within_a_minute);
 
 /// A service that runs in this process.
-struct InProcess {
+pub(crate) struct InProcess {
     url: String,
-    clock: FakeClock,
+    pub(crate) clock: FakeClock,
     client: Client,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), RunError>>,
 }
 
 impl InProcess {
-    async fn start(database: &Database, now: &str) -> Self {
+    pub(crate) async fn start(database: &Database, now: &str) -> Self {
         let flags = vec![
             ("listen", "--listen", "127.0.0.1:0".to_owned()),
             ("database.url", "--database", database.url.clone()),
@@ -42,7 +42,13 @@ impl InProcess {
         Self { url, clock, client: Client::builder().no_proxy().build().unwrap(), stop, running }
     }
 
-    async fn stop(self) {
+    /// Sends a text as JSON, and answers what came back.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &str) -> Answer {
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        Answer::to(request.header("content-type", "application/json").body(body.to_owned())).await
+    }
+
+    pub(crate) async fn stop(self) {
         drop(self.stop);
         self.running.await.unwrap().unwrap();
     }

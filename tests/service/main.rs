@@ -13,6 +13,7 @@ mod calendars;
 mod command_line;
 mod enqueue_function;
 mod executions;
+mod firing;
 mod health;
 mod idempotency;
 mod in_process;
