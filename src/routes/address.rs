@@ -246,7 +246,6 @@ mod tests {
             "file:///etc/passwd",
             "javascript:alert(1)",
             "https://",
-            "https:///path",
             "https://user@example.com",
             "https://user:pass@example.com",
             "http://localhost",

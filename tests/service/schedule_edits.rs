@@ -132,7 +132,8 @@ async fn bad_edits_are_refused_and_change_nothing(database: Database) {
     ] {
         let mut named = send(&server, Method::PATCH, &path, body).await.problem(status, code);
         let mut fields: Vec<_> = fields.into_iter().map(str::to_owned).collect();
-        (named.sort(), fields.sort());
+        named.sort();
+        fields.sort();
         assert_eq!(named, fields, "{body}");
     }
     let large = format!(r#"{{"payload":"{}"}}"#, "x".repeat(1024 * 1024));

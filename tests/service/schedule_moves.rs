@@ -196,7 +196,8 @@ async fn bad_backfills_are_refused_and_make_nothing(database: Database) {
         (format!(r#"{{{january},"dryRun":1,"made":1,"colour":1}}"#), vec!["colour", "dryRun", "made"]),
     ] {
         let mut named = server.post(&path, body.clone()).await.problem(400, "INVALID");
-        (named.sort(), fields.sort_unstable());
+        named.sort();
+        fields.sort_unstable();
         assert_eq!(named, fields, "{body}");
     }
     let two_months = r#"{"from":"2026-01-01T00:00:00Z","to":"2026-03-01T00:00:00Z"}"#;
