@@ -61,7 +61,7 @@ async fn secrets_show_nowhere(mut database: Database) {
     server.process.signal("TERM");
     assert_eq!(server.process.wait().code(), Some(0));
     shown.extend(server.process.log().iter().cloned());
-    assert!(shown.len() > 50, "this is all there is: {shown:#?}");
+    assert!(shown.iter().any(|line| line.contains(r#""level":"TRACE""#)), "nothing was traced: {shown:#?}");
     let leaks: Vec<_> = shown.iter().filter(|text| text.contains(SWORDFISH)).collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
