@@ -35,8 +35,8 @@ pub trait Schedules: Send + Sync {
     /// stays as stored.
     ///
     /// What was due before the edit is due as it was: while the schedule is due, or if it has fired since it was read
-    /// (`fired_through` tells), nothing is written. Whoever edits lets [`Schedules::tick_schedule`] decide it, and reads
-    /// it again.
+    /// (`fired_through` tells), nothing is written. Whoever edits lets
+    /// [`Ticks::tick_schedule`](super::Ticks::tick_schedule) decide it, and reads it again.
     ///
     /// # Errors
     /// `NotFound`, `VersionMismatch`, `Moved`, `NameTaken`, `UnknownCalendar`, `IdempotencyKeyReused`.
