@@ -6,9 +6,11 @@
 //!
 //! The server gives a statement up by itself a second after our deadline (`statement_timeout`, `lock_timeout`): one that
 //! waits for a lock does not notice that its caller has gone, and would be carried out long after we reported it lost.
+//! It also ends a transaction in which nothing is said for a while (`idle_in_transaction_session_timeout`): a process that
+//! was stopped in the middle of one would keep what it locked from all others for as long as it stands still.
 //!
 //! Nothing else depends on a session but statements prepared by name: PgBouncer in transaction mode must be 1.21 or newer
-//! and track those (`max_prepared_statements`). There both time limits reach only the server connections that ours
+//! and track those (`max_prepared_statements`). There these time limits reach only the server connections that ours
 //! happened to meet when they were opened, and stay on those for whoever is next: set them on the role instead
 //! (`ALTER ROLE punctual SET statement_timeout = '31s'`), and give Punctual a pool of its own.
 
@@ -91,6 +93,9 @@ const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How much longer than our deadline the server goes on with a statement.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long a transaction may say nothing, and its deadline at the most: ours go from statement to statement without a pause.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -184,14 +189,15 @@ pub(crate) async fn open(url: &str) -> Result<PgConnection, ConnectError> {
 
 /// Makes the server give up what we no longer wait for.
 async fn limit_statements(connection: &mut PgConnection, deadline: Duration) -> Result<(), sqlx::Error> {
-    let limit = i32::try_from((deadline + GRACE).as_millis()).unwrap_or(i32::MAX);
+    let limit = |limit: Duration| i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).to_string();
     // Our statements are short: compiling one takes longer than running it, by a factor of a hundred for a claim.
     sqlx::query(
         "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false),
-                set_config('jit', 'off', false)",
+                set_config('idle_in_transaction_session_timeout', $2, false), set_config('jit', 'off', false)",
     )
     .persistent(false)
-    .bind(limit.to_string())
+    .bind(limit(deadline + GRACE))
+    .bind(limit(deadline.min(SILENCE)))
     .execute(connection)
     .await?;
     Ok(())
@@ -247,9 +253,10 @@ pub(crate) fn broken(error: sqlx::Error) -> StoreError {
     match &error {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();
-            // Connection, resources, operator, conflict with another transaction, read-only after a failover.
+            // Connection, resources, operator, conflict with another transaction, read-only after a failover, a transaction
+            // that stood still for too long.
             let is_away = ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
-                || matches!(&*code, "25006" | "55P03" | "28000" | "3D000" | "28P01" | "58030");
+                || matches!(&*code, "25006" | "25P03" | "55P03" | "28000" | "3D000" | "28P01" | "58030");
             if is_away {
                 StoreError::Unavailable(database.message().to_owned())
             } else {

@@ -1,6 +1,7 @@
 //! What holds for PostgreSQL alone.
 
 use std::sync::{Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -35,32 +36,66 @@ fn an_unreachable_server_is_an_error_that_hides_the_password() {
     assert!(!sentence.contains("secret"), "{sentence}");
 }
 
+/// A node that stands still in the middle of deciding until it may go on, and decides by the rules then.
+struct StandingStill {
+    go_on: mpsc::Sender<()>,
+    node: JoinHandle<Result<Ticked, StoreError>>,
+}
+
+impl StandingStill {
+    /// Returns once it stands still.
+    async fn on(world: &World, deadline: Duration) -> Self {
+        let (decides, is_deciding) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Mutex::new(may_go_on);
+        let (url, options) = (world.database.url(), Options { deadline, ..options(Some(world.clock.clone())) });
+        // On a thread and a runtime of its own, because the decision blocks.
+        let node = std::thread::spawn(move || {
+            block_on(async move {
+                let decide = move |due: &DueSchedule, now| {
+                    decides.send(()).unwrap();
+                    // An error means that the test is over.
+                    let _ = may_go_on.lock().unwrap().recv();
+                    by_the_rules(due, now)
+                };
+                connect(&url, options).await.unwrap().tick(Lateness::Any, 10, &decide).await
+            })
+        });
+        tokio::task::spawn_blocking(move || is_deciding.recv().unwrap()).await.unwrap();
+        Self { go_on, node }
+    }
+
+    /// Lets it go on; what its tick answers.
+    fn goes_on(self) -> Result<Ticked, StoreError> {
+        self.go_on.send(()).unwrap();
+        self.node.join().unwrap()
+    }
+}
+
 #[test]
 fn a_schedule_in_the_hands_of_another_node_is_passed_over() {
     on_postgres(async |world: World| {
         let schedule = world.every_minute("nightly").await;
         world.advance_secs(61);
-        let (decides, is_deciding) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel::<()>();
-        let may_go_on = Mutex::new(may_go_on);
-        let (url, options) = (world.database.url(), options(Some(world.clock.clone())));
-        // On a thread and a runtime of its own, because the decision blocks.
-        let deciding = std::thread::spawn(move || {
-            block_on(async move {
-                let decide = move |_: &DueSchedule, _| {
-                    decides.send(()).unwrap();
-                    // An error means that the test is over.
-                    let _ = may_go_on.lock().unwrap().recv();
-                    None
-                };
-                connect(&url, options).await.unwrap().tick(Lateness::Any, 10, &decide).await.unwrap();
-            });
-        });
-        tokio::task::spawn_blocking(move || is_deciding.recv().unwrap()).await.unwrap();
+        let another = StandingStill::on(&world, Duration::from_secs(30)).await;
         assert_eq!(world.tick_by_the_rules().await, Ticked::default());
-        go_on.send(()).unwrap();
-        deciding.join().unwrap();
-        assert_eq!(world.tick_by_the_rules().await.fired, 1);
+        assert_eq!(another.goes_on().unwrap().fired, 1);
+        assert_eq!(world.tick_by_the_rules().await, Ticked::default());
+        assert_eq!(world.schedule(schedule.id).await.unwrap().unwrap().fires_made, 1);
+    });
+}
+
+#[test]
+fn a_node_that_stands_still_while_it_decides_keeps_its_schedules_from_others_for_a_while_only() {
+    on_postgres(async |world: World| {
+        let schedule = world.every_minute("nightly").await;
+        world.advance_secs(61);
+        let another = StandingStill::on(&world, Duration::from_secs(1)).await;
+        while world.tick_by_the_rules().await.fired == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let late = another.goes_on();
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
         assert_eq!(world.schedule(schedule.id).await.unwrap().unwrap().fires_made, 1);
     });
 }

@@ -214,7 +214,8 @@ impl NodeStore {
     }
 }
 
-fn by_the_rules(due: &DueSchedule, now: DateTime<Utc>) -> Option<Tick> {
+/// Decides by the real rules.
+pub(crate) fn by_the_rules(due: &DueSchedule, now: DateTime<Utc>) -> Option<Tick> {
     let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
     Some(decide(due, now, &rules).unwrap())
 }
