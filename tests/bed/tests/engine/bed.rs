@@ -77,7 +77,7 @@ pub(crate) fn outcomes(task: &Value) -> Vec<&str> {
 }
 
 /// Waits until a statement answers a number that will do.
-async fn until(database: &Database, statement: &str, will_do: impl Fn(i64) -> bool) {
+pub(crate) async fn until(database: &Database, statement: &str, will_do: impl Fn(i64) -> bool) {
     let asked_at = Instant::now();
     loop {
         let found = database.number(statement).await;

@@ -8,9 +8,12 @@
 mod support;
 
 mod bed;
+mod cluster;
 mod fairness;
 mod handlers;
+mod leading;
 mod leases;
 mod outage;
 mod postgres;
+mod redis;
 mod stopping;
