@@ -86,6 +86,8 @@ enum Command {
     Tz(tz::TzCommand),
     /// Measures this build on this database
     Bench(bench::BenchArgs),
+    /// Prints the description of the HTTP API, OpenAPI 3.1
+    Openapi,
     /// Prints what makes a shell complete these commands
     Completions(CompletionsArgs),
 }
@@ -115,6 +117,10 @@ impl Cli {
             Some(Command::Simulate(args)) => args.run(plugins).await,
             Some(Command::Tz(command)) => command.run(plugins).await,
             Some(Command::Bench(args)) => args.run(plugins).await,
+            Some(Command::Openapi) => {
+                output::print(&serde_json::to_string_pretty(&crate::http::openapi_document())?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Some(Command::Completions(args)) => args.run(),
         }
     }

@@ -23,7 +23,7 @@ use super::query::Parameters;
 pub(crate) const PATH: &str = "/api/v1/tasks/batch";
 
 /// The most tasks of one batch.
-const MAX_TASKS: usize = 10_000;
+pub(crate) const MAX_TASKS: usize = 10_000;
 
 /// `POST /api/v1/tasks/batch`.
 pub(crate) async fn create(

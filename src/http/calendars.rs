@@ -24,7 +24,7 @@ use super::{Api, cursor, json};
 pub(crate) const PATH: &str = "/api/v1/calendars";
 
 /// The most dates of one calendar.
-const MAX_DATES: usize = 10_000;
+pub(crate) const MAX_DATES: usize = 10_000;
 
 /// `POST /api/v1/calendars`.
 pub(crate) async fn create(

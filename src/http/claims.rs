@@ -28,7 +28,7 @@ use crate::routes::pull::{Ask, Delivery, Visit};
 pub(crate) const PATH: &str = "/api/v1/claims";
 
 /// How many topics one claim may name.
-const MOST_TOPICS: usize = 100;
+pub(crate) const MOST_TOPICS: usize = 100;
 /// How long a claim waits for the memory that its answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most memory an answer takes: payloads of 8 MiB, or one task of the largest size, and the same once more as JSON.

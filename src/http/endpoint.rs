@@ -17,6 +17,7 @@ use punctual_domain::key::Role;
 
 use super::Api;
 use super::auth::Caller;
+use super::openapi::Operation;
 use super::problem::{Code, Problem};
 
 /// One route.
@@ -25,8 +26,12 @@ pub(crate) struct Endpoint {
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     pub(crate) pace: Pace,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the API's own description"))]
-    pub(crate) operation: Operation,
+    /// Its name among all operations, such as `listTasks`.
+    pub(crate) id: &'static str,
+    /// What it does, in one line.
+    pub(crate) summary: &'static str,
+    /// Says what it takes and answers.
+    pub(crate) describe: Describe,
     handler: MethodRouter<Arc<Api>>,
 }
 
@@ -48,14 +53,8 @@ pub(crate) enum Pace {
     Slow,
 }
 
-/// What a route is called and does, for the API's own description.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Operation {
-    /// Its name among all operations, such as `listTasks`.
-    pub(crate) id: &'static str,
-    /// What it does, in one line.
-    pub(crate) summary: &'static str,
-}
+/// Adds to an operation what it takes and answers.
+pub(crate) type Describe = fn(Operation) -> Operation;
 
 /// A route without its name.
 pub(crate) struct Unnamed(Endpoint);
@@ -112,8 +111,8 @@ where
 {
     #[expect(clippy::expect_used, reason = "the table of routes is a constant, and a test reads it")]
     let filter = MethodFilter::try_from(method.clone()).expect("a method that can be routed");
-    let operation = Operation { id: "", summary: "" };
-    Unnamed(Endpoint { method, path, access, pace: Pace::Quick, operation, handler: on(filter, handler) })
+    let (id, summary, describe) = ("", "", (|operation| operation) as Describe);
+    Unnamed(Endpoint { method, path, access, pace: Pace::Quick, id, summary, describe, handler: on(filter, handler) })
 }
 
 impl Pace {
@@ -132,13 +131,18 @@ impl Unnamed {
         self
     }
 
-    /// Names it, and says what it does.
-    pub(crate) fn named(self, id: &'static str, summary: &'static str) -> Endpoint {
-        Endpoint { operation: Operation { id, summary }, ..self.0 }
+    /// Names it, and says what it does, what it takes and what it answers. There is no route without that.
+    pub(crate) fn named(self, id: &'static str, summary: &'static str, describe: Describe) -> Endpoint {
+        Endpoint { id, summary, describe, ..self.0 }
     }
 }
 
 impl Endpoint {
+    /// The same route for everybody, at an address that not everybody reaches.
+    pub(crate) fn opened(self) -> Self {
+        Self { access: Access::Open, ..self }
+    }
+
     /// Adds the route to a router, behind the check of its role, and with its deadline.
     pub(crate) fn add_to(self, router: Router<Arc<Api>>) -> Router<Arc<Api>> {
         let (access, deadline) = (self.access, self.pace.deadline());

@@ -35,7 +35,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// Every name that an event can have.
-const NAMES: [&str; 5] = [
+pub(crate) const NAMES: [&str; 5] = [
     EventKind::Arrived.name(),
     EventKind::Completed.name(),
     EventKind::Failed.name(),

@@ -24,7 +24,7 @@ use crate::keyring::NewKey;
 pub(crate) const PATH: &str = "/api/v1/keys";
 
 /// How many patterns a key may have.
-const MOST_TOPICS: usize = 100;
+pub(crate) const MOST_TOPICS: usize = 100;
 
 /// `GET /api/v1/keys`.
 pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Problem> {

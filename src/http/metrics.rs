@@ -7,11 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use metrics::{Gauge, gauge};
 use punctual_actors::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 use punctual_domain::store::{Counts, Store, StoreError};
@@ -19,7 +17,7 @@ use punctual_domain::topic::{Topic, TopicDefinition};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Api, health};
+use super::Api;
 use crate::store_time::StoreTime;
 use crate::telemetry::Exporter;
 use crate::topics::TopicDirectory;
@@ -36,11 +34,6 @@ pub(crate) async fn show(State(api): State<Arc<Api>>) -> Response {
     api.gauges.refresh(&*api.store, &api.time, &api.topics).await;
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, Exporter::of_process().render()).into_response()
-}
-
-/// The routes of an address that is for metrics alone.
-pub(crate) fn router(api: Arc<Api>) -> Router {
-    Router::new().route("/metrics", get(show)).route("/livez", get(health::live)).with_state(api)
 }
 
 /// What can be counted in the database, as it was last seen.

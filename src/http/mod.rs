@@ -35,6 +35,7 @@ mod moves;
 mod new_schedule;
 mod new_task;
 mod nodes;
+mod openapi;
 mod outbox;
 mod outlook;
 mod problem;
@@ -73,7 +74,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub(crate) use auth::Reach;
 use endpoint::Access;
 pub(crate) use listener::BoundedListener;
-pub(crate) use metrics::router as metrics_router;
+pub(crate) use openapi::document as openapi_document;
 pub(crate) use state::State;
 pub(crate) use topics::declared as declared_topic;
 
@@ -186,11 +187,20 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .layer(from_fn_with_state(Arc::clone(api), auth::caller))
         .layer(from_fn_with_state(Arc::clone(api), guard::room))
         .layer(from_fn_with_state(Arc::clone(api), guard::origin));
-    open.into_iter()
-        .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
-        .method_not_allowed_fallback(wrong_method)
-        .merge(guarded)
-        .with_state(Arc::clone(api))
+    let open = open.into_iter().fold(Router::new(), |router, endpoint| endpoint.add_to(router));
+    surrounded(open.method_not_allowed_fallback(wrong_method).merge(guarded).with_state(Arc::clone(api)))
+}
+
+/// The routes of an address that is for metrics alone: whoever reaches it needs no key.
+pub(crate) fn metrics_router(api: Arc<Api>) -> Router {
+    let endpoints = table::endpoints().into_iter().filter(|endpoint| ["/metrics", "/livez"].contains(&endpoint.path));
+    let routes = endpoints.fold(Router::new(), |router, endpoint| endpoint.opened().add_to(router));
+    surrounded(routes.fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(api))
+}
+
+/// Puts around routes what every request passes first.
+fn surrounded(routes: Router) -> Router {
+    routes
         .layer(from_fn(guard::bounds))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))

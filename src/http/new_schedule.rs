@@ -53,7 +53,19 @@ const READ_ONLY: &[&str] =
     &["id", "lastFiredAt", "nextFireAt", "pauseNote", "pausedUntil", "createdAt", "updatedAt", "version", "warnings"];
 
 /// The longest expression that is read; what is longer is refused for its length alone.
-const MAX_EXPRESSION: usize = 1_000;
+pub(crate) const MAX_EXPRESSION: usize = 1_000;
+
+/// What callers may say where fires overlap, are missed, or meet a clock change.
+pub(crate) const OVERLAP: [(&str, OverlapPolicy); 4] = [
+    ("skip", OverlapPolicy::Skip),
+    ("queue", OverlapPolicy::Queue),
+    ("cancel_previous", OverlapPolicy::CancelPrevious),
+    ("allow", OverlapPolicy::Allow),
+];
+pub(crate) const MISFIRE: [(&str, MisfirePolicy); 3] =
+    [("fire_once", MisfirePolicy::FireOnce), ("fire_all", MisfirePolicy::FireAll), ("skip", MisfirePolicy::Skip)];
+pub(crate) const GAP: [(&str, DstGap); 2] = [("next_valid", DstGap::NextValid), ("skip", DstGap::Skip)];
+pub(crate) const FOLD: [(&str, DstFold); 2] = [("first", DstFold::First), ("both", DstFold::Both)];
 
 /// What a caller says about a schedule.
 #[derive(Debug, Clone, PartialEq)]
@@ -287,16 +299,6 @@ fn read_tries(fields: &mut Fields<'_>, definition: &mut Definition, refusals: &m
 
 /// Reads what happens where fires overlap, are missed, or meet a clock change.
 fn read_policies(fields: &mut Fields<'_>, definition: &mut Definition, refusals: &mut Refusals) {
-    const OVERLAP: [(&str, OverlapPolicy); 4] = [
-        ("skip", OverlapPolicy::Skip),
-        ("queue", OverlapPolicy::Queue),
-        ("cancel_previous", OverlapPolicy::CancelPrevious),
-        ("allow", OverlapPolicy::Allow),
-    ];
-    const MISFIRE: [(&str, MisfirePolicy); 3] =
-        [("fire_once", MisfirePolicy::FireOnce), ("fire_all", MisfirePolicy::FireAll), ("skip", MisfirePolicy::Skip)];
-    const GAP: [(&str, DstGap); 2] = [("next_valid", DstGap::NextValid), ("skip", DstGap::Skip)];
-    const FOLD: [(&str, DstFold); 2] = [("first", DstFold::First), ("both", DstFold::Both)];
     definition.overlap_policy = fields.word("overlapPolicy", &OVERLAP, refusals).unwrap_or_default();
     definition.misfire_policy = fields.word("misfirePolicy", &MISFIRE, refusals).unwrap_or_default();
     if let Some(seconds) = fields.whole("misfireWindowSeconds", 0..=i64::from(MAX_MISFIRE_WINDOW_SECONDS), refusals) {

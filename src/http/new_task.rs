@@ -33,7 +33,7 @@ pub(crate) const READ_ONLY: &[&str] = &[
 ];
 
 /// The longest delay: a hundred years.
-const MAX_TASK_DELAY_MS: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
+pub(crate) const MAX_TASK_DELAY_MS: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /// What a new task is read against.
 pub(crate) struct Reading<'a> {

@@ -28,8 +28,8 @@ use super::schedule_edit::{find, schedule_id, warnings};
 pub(crate) const PREVIEW_PATH: &str = "/api/v1/schedules/preview";
 
 /// How many instants are shown where nobody says it, and at the most.
-const DEFAULT_COUNT: usize = 10;
-const MAX_COUNT: usize = 1000;
+pub(crate) const DEFAULT_COUNT: usize = 10;
+pub(crate) const MAX_COUNT: usize = 1000;
 
 /// `GET /api/v1/schedules/{id}/next`.
 pub(crate) async fn next(State(api): State<Arc<Api>>, Path(id): Path<String>, uri: Uri) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::invalid::{FieldError, Invalid};
 use punctual_domain::store::StoreError;
@@ -12,7 +12,7 @@ use serde::Serialize;
 const MOST_ERRORS: usize = 100;
 
 /// What kind of problem it is, as a program tells them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Code {
     Invalid,
     RunAtInPast,
@@ -44,6 +44,67 @@ pub(crate) enum Code {
 }
 
 impl Code {
+    /// Every code.
+    pub(crate) const ALL: [Self; 27] = [
+        Self::Invalid,
+        Self::RunAtInPast,
+        Self::InvalidTimezone,
+        Self::InvalidCron,
+        Self::NeverFires,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::ClientRequestIdInUse,
+        Self::IdempotencyKeyReused,
+        Self::DedupeKeyInUse,
+        Self::NameTaken,
+        Self::CalendarInUse,
+        Self::AlreadyEnded,
+        Self::NotFailed,
+        Self::LeaseLost,
+        Self::HandlerRegistered,
+        Self::VersionMismatch,
+        Self::TooLarge,
+        Self::UriTooLong,
+        Self::HeadersTooLarge,
+        Self::UnsupportedMediaType,
+        Self::RateLimited,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
+    /// The one word for it, everywhere.
+    pub(crate) fn name(self) -> &'static str {
+        self.parts().0
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
+        self.parts().1
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        self.parts().2
+    }
+
+    /// A header that goes with it, its value, and what that tells.
+    pub(crate) fn header(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Self::Unavailable | Self::RateLimited => Some(("Retry-After", "1", "in how many seconds to try again")),
+            // Part of the body may still be on its way: the connection cannot be used again.
+            Self::TooLarge | Self::RequestTimeout => Some(("Connection", "close", "the connection ends here")),
+            Self::Unauthenticated => Some(("WWW-Authenticate", "Bearer", "how to say who one is")),
+            _ => None,
+        }
+    }
+
+    /// A problem of this kind as it is answered.
+    pub(crate) fn example(self) -> serde_json::Value {
+        let problem = Problem::new(self, self.title());
+        serde_json::to_value(Body::of(&problem)).unwrap_or_default()
+    }
+
     /// Its name, its status, and its title.
     fn parts(self) -> (&'static str, StatusCode, &'static str) {
         use StatusCode as S;
@@ -115,41 +176,41 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        #[derive(Serialize)]
-        struct Body<'a> {
-            r#type: String,
-            title: &'a str,
-            status: u16,
-            detail: &'a str,
-            code: &'a str,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            errors: &'a [FieldError],
-        }
-        let (code, status, title) = self.code.parts();
-        let body = Body {
+/// A problem as it is written.
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+}
+
+impl<'a> Body<'a> {
+    fn of(problem: &'a Problem) -> Self {
+        let (code, status, title) = problem.code.parts();
+        Self {
             r#type: format!("urn:punctual:problem:{}", code.to_ascii_lowercase().replace('_', "-")),
             title,
             status: status.as_u16(),
-            detail: &self.detail,
+            detail: &problem.detail,
             code,
-            errors: &self.errors,
-        };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
-        match self.code {
-            Code::Unavailable | Code::RateLimited => {
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            // Part of the body may still be on its way: the connection cannot be used again.
-            Code::TooLarge | Code::RequestTimeout => {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            Code::Unauthenticated => {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            _ => {}
+            errors: &problem.errors,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&Body::of(&self)).unwrap_or_default();
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.code.status(), kind, body).into_response();
+        if let Some((name, value, _)) = self.code.header()
+            && let Ok(name) = HeaderName::try_from(name)
+        {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }

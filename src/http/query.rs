@@ -13,8 +13,8 @@ use super::fields::shortened;
 use super::problem::{Code, Problem, Refusals};
 use super::{cursor, instant};
 
-const DEFAULT_LIMIT: u32 = 50;
-const MAX_LIMIT: u32 = 1000;
+pub(crate) const DEFAULT_LIMIT: u32 = 50;
+pub(crate) const MAX_LIMIT: u32 = 1000;
 const NO_CURSOR: &str = "is not a cursor; use nextCursor of the page before as it is";
 
 /// The parameters of one request; those without a value count as not given.

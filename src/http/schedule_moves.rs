@@ -27,10 +27,10 @@ use super::schedule_edit::{self, Edit, check_schedule_topic, find, no_such_sched
 use super::schedules::PATH;
 
 /// The longest note on a pause, in characters.
-const MAX_NOTE: usize = 1_000;
+pub(crate) const MAX_NOTE: usize = 1_000;
 /// How many fires a backfill may make where nobody says it, and at the most.
-const DEFAULT_FIRES: i64 = 1_000;
-const MAX_FIRES: i64 = 10_000;
+pub(crate) const DEFAULT_FIRES: i64 = 1_000;
+pub(crate) const MAX_FIRES: i64 = 10_000;
 /// How many instants a backfill looks at, and how much its tasks may carry together.
 const MAX_INSTANTS: usize = 100_000;
 const MAX_PAYLOAD_BYTES: usize = 64 * 1024 * 1024;

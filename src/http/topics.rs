@@ -24,10 +24,10 @@ use crate::routes::{address, unserved};
 
 pub(crate) const PATH: &str = "/api/v1/topics";
 
-const MAX_CONCURRENCY: i64 = 10_000;
-const MAX_RATE: f64 = 1_000_000.0;
-const MAX_RETENTION_DAYS: i64 = 36_500;
-const MAX_SECRETS: usize = 5;
+pub(crate) const MAX_CONCURRENCY: i64 = 10_000;
+pub(crate) const MAX_RATE: f64 = 1_000_000.0;
+pub(crate) const MAX_RETENTION_DAYS: i64 = 36_500;
+pub(crate) const MAX_SECRETS: usize = 5;
 
 /// What is shown in place of a secret.
 const HIDDEN: &str = "***";

@@ -27,6 +27,7 @@ mod list;
 mod metrics;
 mod monitoring;
 mod moves;
+mod openapi;
 mod outlook;
 mod prove_page;
 mod pulls;

@@ -1,5 +1,6 @@
 //! What the black-box tests share: a fresh database each, the real binary, and a client.
 
+mod contract;
 mod database;
 mod past;
 mod process;
@@ -7,6 +8,7 @@ mod samples;
 mod server;
 mod stream;
 
+pub use contract::{Contract, Operation};
 pub use database::Database;
 pub use past::Past;
 pub use process::{Process, punctual};

@@ -8,7 +8,7 @@ use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 
 use super::process::PATIENCE;
-use super::{Database, Process, Samples, punctual};
+use super::{Contract, Database, Process, Samples, punctual};
 
 /// A running service.
 pub struct Server {
@@ -110,10 +110,16 @@ impl Server {
 }
 
 impl Answer {
+    /// The answer to a request, which is one of those that the API's description names.
     pub async fn to(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
+        let (client, request) = request.build_split();
+        let request = request.unwrap();
+        let (method, path) = (request.method().clone(), request.url().path().to_owned());
+        let response = client.execute(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
-        Self { status, headers, text: response.text().await.unwrap() }
+        let answer = Self { status, headers, text: response.text().await.unwrap() };
+        Contract::of_binary().check(&method, &path, &answer);
+        answer
     }
 
     pub fn json(&self) -> Value {

@@ -1,0 +1,64 @@
+//! Calendars: days on which schedules do not fire.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::operation::Operation;
+use super::schema::Schema;
+use crate::http::calendars::MAX_DATES;
+use crate::http::problem::Code;
+
+pub(in crate::http) fn list(operation: Operation) -> Operation {
+    operation.paged(Schema::named("Calendar"))
+}
+
+pub(in crate::http) fn create(operation: Operation) -> Operation {
+    operation
+        .body(days().needs([("name", Schema::key())]), example())
+        .answers(StatusCode::CREATED, "The new calendar", Schema::named("Calendar"))
+        .with_location("calendar")
+        .refuses([Code::NameTaken])
+}
+
+pub(in crate::http) fn show(operation: Operation) -> Operation {
+    operation.place("name", Schema::key()).answers(StatusCode::OK, "The calendar", Schema::named("Calendar"))
+}
+
+pub(in crate::http) fn put(operation: Operation) -> Operation {
+    let name = Schema::key().about("as in the address, or left out");
+    operation
+        .place("name", Schema::key())
+        .body(days().takes([("name", name)]), json!({"dates": ["2036-12-25"]}))
+        .answers(StatusCode::OK, "The calendar", Schema::named("Calendar"))
+        .answers(StatusCode::CREATED, "The new calendar", Schema::named("Calendar"))
+        .with_location("calendar")
+}
+
+pub(in crate::http) fn delete(operation: Operation) -> Operation {
+    operation.place("name", Schema::key()).answers_nothing("It is gone").refuses([Code::CalendarInUse])
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let calendar = Schema::object([
+        ("name", Schema::key()),
+        ("dates", Schema::list(Schema::format("date"))),
+        ("weekdays", Schema::list(weekday())),
+    ]);
+    vec![("Calendar", calendar.example(example()))]
+}
+
+fn days() -> Schema {
+    let about = "days of every week, by their English names";
+    Schema::object([]).takes([
+        ("dates", Schema::list_of(Schema::format("date"), 0..=MAX_DATES)),
+        ("weekdays", Schema::list_of(weekday(), 0..=7).about(about)),
+    ])
+}
+
+fn weekday() -> Schema {
+    Schema::word(["mon", "tue", "wed", "thu", "fri", "sat", "sun"])
+}
+
+fn example() -> Value {
+    json!({"name": "holidays", "dates": ["2036-12-25"], "weekdays": ["sat", "sun"]})
+}

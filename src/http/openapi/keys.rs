@@ -1,0 +1,72 @@
+//! API keys, and the log of who changed what.
+
+use axum::http::StatusCode;
+use punctual_domain::key::Role;
+use serde_json::json;
+
+use super::operation::Operation;
+use super::schema::Schema;
+use crate::http::keys::MOST_TOPICS;
+
+pub(in crate::http) fn list(operation: Operation) -> Operation {
+    let next = Schema::text().or_null().about("always null: all keys are on one page");
+    let keys = Schema::object([("items", Schema::list(Schema::named("Key"))), ("nextCursor", next)]);
+    operation.answers(StatusCode::OK, "All keys, revoked ones too", keys)
+}
+
+pub(in crate::http) fn create(operation: Operation) -> Operation {
+    let topics =
+        Schema::texts(Schema::topic_pattern(), 0..=MOST_TOPICS).about("what it is limited to; none is no limit");
+    let secret = Schema::text().about("the key itself: it is not shown again").example("pk_…");
+    operation
+        .without_idempotency_key()
+        .body(
+            Schema::object([("name", Schema::key()), ("role", role())]).takes([("topics", topics)]),
+            json!({"name": "deploy", "role": "submit", "topics": ["mail.*"]}),
+        )
+        .answers(StatusCode::CREATED, "The new key", key().needs([("key", secret)]))
+}
+
+pub(in crate::http) fn revoke(operation: Operation) -> Operation {
+    operation.answers_nothing("It is revoked, at once")
+}
+
+pub(in crate::http) fn audit(operation: Operation) -> Operation {
+    operation
+        .query("keyId", Schema::id())
+        .query("actor", Schema::text())
+        .query("action", Schema::text())
+        .query("target", Schema::text())
+        .query("from", Schema::instant().about("nothing before"))
+        .query("to", Schema::instant().about("only what was before"))
+        .paged(Schema::named("Change"))
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let change = Schema::object([
+        ("id", Schema::id()),
+        ("at", Schema::instant()),
+        ("keyId", Schema::id().or_null()),
+        ("actor", Schema::text().about("the name of the key, or `local`")),
+        ("action", Schema::text().example("PUT /api/v1/topics/{name}")),
+        ("target", Schema::text()),
+        ("status", Schema::whole(100..=599).about("what was answered")),
+        ("requestId", Schema::text()),
+    ]);
+    vec![("Key", key()), ("Change", change)]
+}
+
+fn key() -> Schema {
+    Schema::object([
+        ("id", Schema::id()),
+        ("name", Schema::key()),
+        ("role", role()),
+        ("topics", Schema::list(Schema::topic_pattern())),
+        ("createdAt", Schema::instant()),
+        ("revokedAt", Schema::instant().or_null()),
+    ])
+}
+
+fn role() -> Schema {
+    Schema::word(Role::ALL.map(Role::as_str))
+}

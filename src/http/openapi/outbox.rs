@@ -1,0 +1,36 @@
+//! The outbox: messages on their way out.
+
+use axum::http::StatusCode;
+use punctual_domain::outbox::MessageStatus;
+
+use super::operation::Operation;
+use super::schema::Schema;
+use crate::http::problem::Code;
+
+pub(in crate::http) fn list(operation: Operation) -> Operation {
+    operation
+        .query("status", Schema::word(MessageStatus::ALL.map(MessageStatus::as_str)))
+        .paged(Schema::named("Message"))
+}
+
+pub(in crate::http) fn retry(operation: Operation) -> Operation {
+    operation.empty_body().answers(StatusCode::OK, "The message", Schema::named("Message")).refuses([Code::NotFailed])
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let message = Schema::object([
+        ("id", Schema::id()),
+        ("status", Schema::word(MessageStatus::ALL.map(MessageStatus::as_str))),
+        ("transport", Schema::text().example("smtp")),
+        ("recipient", Schema::text()),
+        ("dedupeKey", Schema::text()),
+        ("body", Schema::any().about("what it says, in the transport's own shape")),
+        ("attempt", Schema::count()),
+        ("nextAttemptAt", Schema::instant().or_null()),
+        ("providerId", Schema::text().or_null()),
+        ("error", Schema::text().or_null()),
+        ("createdAt", Schema::instant()),
+        ("completedAt", Schema::instant().or_null()),
+    ]);
+    vec![("Message", message)]
+}

@@ -1,0 +1,79 @@
+//! The service itself: whether it lives, what it does, who else there is.
+
+use axum::http::StatusCode;
+use serde_json::json;
+
+use super::operation::Operation;
+use super::schema::Schema;
+use crate::http::events::NAMES;
+
+pub(in crate::http) fn live(operation: Operation) -> Operation {
+    operation.answers(StatusCode::OK, "It lives", Schema::object([("status", Schema::word(["alive"]))]))
+}
+
+pub(in crate::http) fn ready(operation: Operation) -> Operation {
+    operation.answers(StatusCode::OK, "It works, or is paused", Schema::named("Readiness")).answers(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "It cannot work, or stops",
+        Schema::named("Readiness"),
+    )
+}
+
+pub(in crate::http) fn metrics(operation: Operation) -> Operation {
+    operation.answers_as(StatusCode::OK, "Samples, as Prometheus reads them", "text/plain", Schema::text())
+}
+
+pub(in crate::http) fn describe(operation: Operation) -> Operation {
+    let document = Schema::by_name(Schema::any());
+    operation.answers(StatusCode::OK, "This document", document)
+}
+
+pub(in crate::http) fn events(operation: Operation) -> Operation {
+    let topics = Schema::list(Schema::topic_pattern()).about("separated by commas; prefixes too, such as `mail.*`");
+    let about =
+        "Server-sent events without end: `event` is the name, `id` the id to resume after, `data` one JSON object";
+    operation
+        .query("topic", topics)
+        .query("type", Schema::list(Schema::word(NAMES)).about("separated by commas"))
+        .header("Last-Event-ID", Schema::format("event-id").about("the event to go on after"))
+        .answers_as(StatusCode::OK, about, "text/event-stream", Schema::text())
+}
+
+pub(in crate::http) fn work(operation: Operation) -> Operation {
+    operation.empty_body().answers(
+        StatusCode::OK,
+        "Whether this node is paused now",
+        Schema::object([("paused", Schema::flag())]),
+    )
+}
+
+pub(in crate::http) fn nodes(operation: Operation) -> Operation {
+    let next = Schema::text().or_null().about("always null: all nodes are on one page");
+    let nodes = Schema::object([("items", Schema::list(Schema::named("Node"))), ("nextCursor", next)]);
+    operation.answers(StatusCode::OK, "The nodes that were heard of lately", nodes)
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let word = || Schema::word(["ok", "unavailable"]);
+    let status = Schema::word(["ready", "degraded", "paused", "draining", "unavailable"]);
+    let readiness = Schema::object([("status", status)])
+        .may_have([
+            ("database", word()),
+            ("schema", Schema::count()),
+            ("redis", word().or_null()),
+            ("tzVersion", Schema::text()),
+        ])
+        .about("where keys are needed, all but `status` needs one")
+        .example(json!({"status": "ready", "database": "ok", "schema": 1, "redis": null, "tzVersion": "2026e"}));
+    let node = Schema::object([
+        ("id", Schema::id().about("made anew at every start")),
+        ("version", Schema::text()),
+        ("tzVersion", Schema::text()),
+        ("startedAt", Schema::instant()),
+        ("seenAt", Schema::instant()),
+        ("paused", Schema::flag()),
+        ("plugins", Schema::list(Schema::text())),
+        ("listen", Schema::text().or_null()),
+    ]);
+    vec![("Readiness", readiness), ("Node", node)]
+}
