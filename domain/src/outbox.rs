@@ -67,7 +67,7 @@ pub struct Message {
     pub body: Json,
     /// Where it stands.
     pub status: MessageStatus,
-    /// How often it was tried.
+    /// How often it was tried, since it was written or somebody retried it.
     pub attempt: u32,
     /// The fencing token of the present or last try.
     pub epoch: Epoch,
@@ -89,7 +89,7 @@ pub enum Sending {
     /// It is out.
     Sent {
         /// What the provider calls it.
-        provider_id: Option<String>,
+        provider_id: String,
     },
     /// It is tried again.
     Retried {

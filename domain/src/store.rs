@@ -25,7 +25,7 @@ pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
 pub use inspection::{Inspection, Standing};
-pub use outbox::{Outbox, Posted};
+pub use outbox::{Outbox, Posted, Taken};
 pub use plugins::{MigrationError, Plugins};
 pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
 pub use schedules::{Backfill, Backfilled, FireFilter, ScheduleFilter, Schedules};

@@ -8,9 +8,9 @@ use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, MessageId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::{Message, MessageStatus, NewMessage, Sending};
-use punctual_domain::store::{Outbox, Page, Posted, StoreError};
+use punctual_domain::store::{Outbox, Page, Posted, StoreError, Taken};
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Postgres, QueryBuilder};
+use sqlx::{Connection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{PostgresStore, broken, micros, rows};
@@ -21,15 +21,16 @@ const SELECT: &str = "SELECT id, dedupe_key, transport, recipient, body, status,
 #[async_trait]
 impl Outbox for PostgresStore {
     async fn post(&self, messages: Vec<NewMessage>) -> Result<Vec<Posted>, StoreError> {
-        lend!(self, |connection| { post_messages(connection, &messages, self.now()).await })
+        lend!(self, |connection| { post(connection, &messages, self.now()).await })
     }
 
-    async fn take_messages(&self, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
+    async fn take_messages(&self, transport: &str, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
         lend!(self, |connection| {
             let taken = sqlx::query(include_str!("sql/take_messages.sql"))
                 .bind(self.now())
                 .bind(micros(lease))
                 .bind(i64::from(limit))
+                .bind(transport)
                 .fetch_all(connection)
                 .await
                 .map_err(broken)?;
@@ -39,9 +40,18 @@ impl Outbox for PostgresStore {
         })
     }
 
+    async fn post_taken(&self, message: NewMessage, lease: Duration) -> Result<Taken, StoreError> {
+        lend!(self, |connection| {
+            let mut transaction = connection.begin().await.map_err(broken)?;
+            let taken = post_taken(&mut transaction, message, lease, self.now()).await?;
+            transaction.commit().await.map_err(broken)?;
+            Ok(taken)
+        })
+    }
+
     async fn record_sending(&self, id: MessageId, epoch: Epoch, sending: &Sending) -> Result<bool, StoreError> {
         let (status, provider_id, error, after) = match sending {
-            Sending::Sent { provider_id } => (MessageStatus::Sent, provider_id.as_deref(), None, None),
+            Sending::Sent { provider_id } => (MessageStatus::Sent, Some(provider_id), None, None),
             Sending::Retried { error, after } => (MessageStatus::Pending, None, Some(error), Some(micros(*after))),
             Sending::Failed { error } => (MessageStatus::Failed, None, Some(error), None),
         };
@@ -61,9 +71,10 @@ impl Outbox for PostgresStore {
         })
     }
 
-    async fn next_message_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+    async fn next_message_at(&self, transports: &[&str]) -> Result<Option<DateTime<Utc>>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query_scalar("SELECT min(next_attempt_at) FROM punctual_outbox WHERE status = 'pending'")
+            sqlx::query_scalar(include_str!("sql/next_message_at.sql"))
+                .bind(transports)
                 .fetch_one(connection)
                 .await
                 .map_err(broken)
@@ -97,23 +108,19 @@ impl Outbox for PostgresStore {
 
     async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
         lend!(self, |connection| {
-            let retried = sqlx::query(
-                "UPDATE punctual_outbox
-                 SET status = 'pending', next_attempt_at = coalesce($1, statement_timestamp()), completed_at = NULL
-                 WHERE id = $2 AND status = 'failed'",
-            )
-            .bind(self.now())
-            .bind(id.0)
-            .execute(connection)
-            .await
-            .map_err(broken)?;
+            let retried = sqlx::query(include_str!("sql/retry_message.sql"))
+                .bind(self.now())
+                .bind(id.0)
+                .execute(connection)
+                .await
+                .map_err(broken)?;
             Ok(retried.rows_affected() > 0)
         })
     }
 }
 
 /// Writes messages; the first of each key counts, in this call and for good.
-async fn post_messages(
+pub(crate) async fn post(
     connection: &mut PgConnection,
     messages: &[NewMessage],
     now: Option<DateTime<Utc>>,
@@ -156,6 +163,39 @@ async fn post_messages(
             Ok(Posted::Known { id: MessageId(id), provider_id })
         })
         .collect()
+}
+
+async fn post_taken(
+    connection: &mut PgConnection,
+    message: NewMessage,
+    lease: Duration,
+    now: Option<DateTime<Utc>>,
+) -> Result<Taken, StoreError> {
+    let key = message.dedupe_key.clone();
+    let Some(Posted::New(id) | Posted::Known { id, .. }) = post(connection, &[message], now).await?.pop() else {
+        return Err(StoreError::Broken("a message was neither written nor found".into()));
+    };
+    let taken = sqlx::query(include_str!("sql/take_message.sql"))
+        .bind(now)
+        .bind(id.0)
+        .bind(micros(lease))
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(broken)?;
+    if let Some(taken) = taken {
+        return Ok(Taken::Ours(message_row(&taken)?));
+    }
+    let (until, provider_id): (Option<DateTime<Utc>>, Option<String>) =
+        sqlx::query_as(include_str!("sql/sender_of_message.sql"))
+            .bind(key)
+            .fetch_one(connection)
+            .await
+            .map_err(broken)?;
+    Ok(match provider_id {
+        Some(provider_id) => Taken::Sent { provider_id },
+        // Without a lease it was let go a moment ago.
+        None => Taken::Theirs { until: until.unwrap_or_default() },
+    })
 }
 
 fn message_row(row: &PgRow) -> Result<Message, StoreError> {

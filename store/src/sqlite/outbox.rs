@@ -8,11 +8,11 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::id::{Epoch, MessageId};
 use punctual_domain::outbox::{Message, MessageStatus, NewMessage, Sending};
-use punctual_domain::store::{Outbox, Page, Posted, StoreError};
+use punctual_domain::store::{Outbox, Page, Posted, StoreError, Taken};
 use sqlx::sqlite::SqliteConnection;
 
 use super::list::Query;
-use super::rows::{self, Columns, Hex, micros, micros_after};
+use super::rows::{self, Columns, Hex, instant, micros, micros_after};
 use super::{SqliteStore, broken};
 use crate::text::to_text;
 
@@ -22,13 +22,15 @@ impl Outbox for SqliteStore {
         self.write(move |connection, now| async move { post(connection, &messages, now).await }.boxed()).await
     }
 
-    async fn take_messages(&self, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
+    async fn take_messages(&self, transport: &str, lease: Duration, limit: u32) -> Result<Vec<Message>, StoreError> {
+        let transport = transport.to_owned();
         self.write(move |connection, now| {
             async move {
                 let taken = sqlx::query(include_str!("sql/take_messages.sql"))
                     .bind(micros(now))
                     .bind(micros_after(now, lease))
                     .bind(i64::from(limit))
+                    .bind(transport)
                     .fetch_all(connection)
                     .await
                     .map_err(broken)?;
@@ -41,14 +43,31 @@ impl Outbox for SqliteStore {
         .await
     }
 
+    async fn post_taken(&self, message: NewMessage, lease: Duration) -> Result<Taken, StoreError> {
+        self.write(move |connection, now| async move { post_taken(connection, message, lease, now).await }.boxed())
+            .await
+    }
+
     async fn record_sending(&self, id: MessageId, epoch: Epoch, sending: &Sending) -> Result<bool, StoreError> {
         let sending = sending.clone();
         self.write(move |connection, now| async move { record(connection, id, epoch, sending, now).await }.boxed())
             .await
     }
 
-    async fn next_message_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.earliest(include_str!("sql/next_message_at.sql")).await
+    async fn next_message_at(&self, transports: &[&str]) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let transports = to_text(&transports)?;
+        self.read(move |connection, _| {
+            async move {
+                let at: Option<i64> = sqlx::query_scalar(include_str!("sql/next_message_at.sql"))
+                    .bind(transports)
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)?;
+                at.map(instant).transpose()
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn message(&self, id: MessageId) -> Result<Option<Message>, StoreError> {
@@ -86,15 +105,12 @@ impl Outbox for SqliteStore {
     async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
         self.write(move |connection, now| {
             async move {
-                let retried = sqlx::query(
-                    "UPDATE punctual_outbox SET status = 'pending', next_attempt_at = ?2, completed_at = NULL
-                     WHERE id = ?1 AND status = 'failed'",
-                )
-                .bind(id.0)
-                .bind(micros(now))
-                .execute(connection)
-                .await
-                .map_err(broken)?;
+                let retried = sqlx::query(include_str!("sql/retry_message.sql"))
+                    .bind(id.0)
+                    .bind(micros(now))
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
                 Ok(retried.rows_affected() > 0)
             }
             .boxed()
@@ -103,7 +119,8 @@ impl Outbox for SqliteStore {
     }
 }
 
-async fn post(
+/// Writes messages; the first of each key counts, in this call and for good.
+pub(crate) async fn post(
     connection: &mut SqliteConnection,
     messages: &[NewMessage],
     now: DateTime<Utc>,
@@ -144,6 +161,37 @@ async fn post(
     Ok(posted)
 }
 
+async fn post_taken(
+    connection: &mut SqliteConnection,
+    message: NewMessage,
+    lease: Duration,
+    now: DateTime<Utc>,
+) -> Result<Taken, StoreError> {
+    let key = message.dedupe_key.clone();
+    let Some(Posted::New(id) | Posted::Known { id, .. }) = post(connection, &[message], now).await?.pop() else {
+        return Err(StoreError::Broken("a message was neither written nor found".into()));
+    };
+    let taken = sqlx::query(include_str!("sql/take_message.sql"))
+        .bind(id.0)
+        .bind(micros(now))
+        .bind(micros_after(now, lease))
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(broken)?;
+    if let Some(taken) = taken {
+        return Ok(Taken::Ours(rows::message(&taken)?));
+    }
+    let (until, provider_id): (Option<i64>, Option<String>) = sqlx::query_as(include_str!("sql/sender_of_message.sql"))
+        .bind(key)
+        .fetch_one(connection)
+        .await
+        .map_err(broken)?;
+    Ok(match provider_id {
+        Some(provider_id) => Taken::Sent { provider_id },
+        None => Taken::Theirs { until: until.map(instant).transpose()?.unwrap_or(now) },
+    })
+}
+
 async fn record(
     connection: &mut SqliteConnection,
     id: MessageId,
@@ -153,7 +201,7 @@ async fn record(
 ) -> Result<bool, StoreError> {
     let completed_at = Some(micros(now));
     let (status, provider_id, error, next_attempt_at, completed_at) = match sending {
-        Sending::Sent { provider_id } => (MessageStatus::Sent, provider_id, None, None, completed_at),
+        Sending::Sent { provider_id } => (MessageStatus::Sent, Some(provider_id), None, None, completed_at),
         Sending::Retried { error, after } => {
             (MessageStatus::Pending, None, Some(error), Some(micros_after(now, after)), None)
         }

@@ -48,7 +48,7 @@ pub(crate) async fn a_message_without_end_waits_until_the_year_9999(world: World
         body: Json::empty_object(),
     };
     world.post(vec![new]).await.unwrap();
-    let taken = world.take_messages(Duration::MAX, 1).await.unwrap().remove(0);
+    let taken = world.take_messages("log", Duration::MAX, 1).await.unwrap().remove(0);
     assert_eq!(taken.next_attempt_at, last());
     let forever = Sending::Retried { error: "no".into(), after: Duration::MAX };
     assert_eq!(world.record_sending(taken.id, taken.epoch, &forever).await, Ok(true));

@@ -411,7 +411,11 @@ behaviours! {
         messages_are_listed_by_status_newest_first
         the_next_message_is_the_earliest_pending_one
         a_message_on_the_databases_own_clock
-        racing_posts_that_share_keys_all_succeed;
+        racing_posts_that_share_keys_all_succeed
+        messages_are_taken_by_their_transport
+        a_message_can_be_taken_as_it_is_written
+        a_message_that_waits_or_failed_is_taken_at_once_by_whoever_posts_it_again
+        of_eight_who_post_and_take_one_key_one_has_it;
     cluster:
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards

@@ -164,9 +164,9 @@ pub(crate) async fn sent_messages_are_pruned_and_the_others_stay(world: World) {
     for key in ["sent", "failed", "pending"] {
         post(&world, key).await;
     }
-    for taken in world.take_messages(LEASE, 9).await.unwrap() {
+    for taken in world.take_messages("log", LEASE, 9).await.unwrap() {
         let sending = match taken.dedupe_key.as_str() {
-            "sent" => Sending::Sent { provider_id: None },
+            "sent" => Sending::Sent { provider_id: "provider".into() },
             "failed" => Sending::Failed { error: "no".into() },
             _ => continue,
         };
@@ -232,8 +232,8 @@ pub(crate) async fn the_gauges_count_messages_that_wait(world: World) {
     for key in ["a", "b", "c"] {
         post(&world, key).await;
     }
-    let taken = world.take_messages(LEASE, 9).await.unwrap();
-    let sending = [Sending::Sent { provider_id: None }, Sending::Failed { error: "no".into() }];
+    let taken = world.take_messages("log", LEASE, 9).await.unwrap();
+    let sending = [Sending::Sent { provider_id: "provider".into() }, Sending::Failed { error: "no".into() }];
     for (message, sending) in taken.iter().zip(&sending) {
         world.record_sending(message.id, message.epoch, sending).await.unwrap();
     }

@@ -8,6 +8,7 @@ WITH clock AS (
                                ELSE least(
                                    clock.now + $7::bigint * interval '1 microsecond',
                                    timestamptz '9999-12-31 23:59:59.999999+00') END,
+        lease_expires_at = NULL,
         completed_at = CASE WHEN $4 = 'pending' THEN NULL ELSE clock.now END
     FROM clock
     WHERE o.id = $2 AND o.epoch = $3 AND o.status = 'pending'

@@ -1,9 +1,9 @@
--- Takes due messages for sending: nobody else takes them before ?2.
+-- Takes due messages of a transport for sending: nobody else takes them before ?2.
 UPDATE punctual_outbox
-SET attempt = attempt + 1, epoch = epoch + 1, next_attempt_at = ?2
+SET attempt = attempt + 1, epoch = epoch + 1, next_attempt_at = ?2, lease_expires_at = ?2
 WHERE rowid IN (
     SELECT rowid FROM punctual_outbox INDEXED BY punctual_outbox_due
-    WHERE status = 'pending' AND next_attempt_at <= ?1
+    WHERE status = 'pending' AND transport = ?4 AND next_attempt_at <= ?1
     ORDER BY next_attempt_at, id
     LIMIT ?3)
 RETURNING
