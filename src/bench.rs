@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::coordination::Alone;
+use punctual_domain::delivery::Transports;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
 use punctual_domain::store::Store;
@@ -128,6 +129,7 @@ impl Site<'_> {
             coordination: Arc::new(Alone),
             node: NodeId::generate(),
             handlers: Handlers::default().with(TOPIC, handler),
+            transports: Transports::default(),
             settings: Settings { max_tasks_per_poll: self.bench.max_tasks_per_poll, ..Settings::default() },
             happened: Arc::default(),
         };

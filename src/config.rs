@@ -91,7 +91,7 @@ pub struct DeclaredTopic {
 #[derive(Debug, Clone)]
 pub struct NotifyConfig {
     /// `log`, `smtp`, `resend`, `queue` or `webhook`.
-    pub transport: String,
+    pub transport: &'static str,
     /// The SMTP server, with its password.
     pub smtp_url: Option<Secret>,
     /// The key for Resend.
@@ -185,7 +185,7 @@ impl Config {
         match name {
             "metrics_listen" => Some(self.listen.to_string()),
             "heartbeat_seconds" => Some(format!("{:?}", self.heartbeat)),
-            "notify.transport" => Some(self.notify.transport.clone()),
+            "notify.transport" => Some(self.notify.transport.to_owned()),
             _ => None,
         }
     }
@@ -260,7 +260,7 @@ impl Reader<'_> {
             .optional("notify.smtp_url", |text| value::url(text, &["smtp", "smtps"]))
             .map(|url| Secret::hidden(url.expose()));
         let resend_api_key = self.optional("notify.resend_api_key", |text| Ok(Secret::hidden(text)));
-        let needed = match transport.as_deref() {
+        let needed = match transport {
             Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
             Some("resend") if resend_api_key.is_none() => Some("RESEND_API_KEY"),
             Some("queue") if !self.texts.contains_key("redis.url") => Some("REDIS_URL"),
@@ -269,13 +269,13 @@ impl Reader<'_> {
         if let Some(needed) = needed {
             self.refuse("notify.transport", format!("{needed} to be set with it"));
         }
-        let transport = transport.unwrap_or_else(|| match (&smtp_url, &resend_api_key) {
-            (Some(_), _) => "smtp".to_owned(),
-            (None, Some(_)) => "resend".to_owned(),
-            (None, None) => "log".to_owned(),
-        });
+        let set_up = match (&smtp_url, &resend_api_key) {
+            (Some(_), _) => "smtp",
+            (None, Some(_)) => "resend",
+            (None, None) => "log",
+        };
         NotifyConfig {
-            transport,
+            transport: transport.unwrap_or(set_up),
             smtp_url,
             resend_api_key,
             resend_url: self.required("notify.resend_url", value::web_address),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use punctual_actors::{Deps, Handlers, Overheard, Running, Settings, TreeError};
 use punctual_domain::clock::Clock;
+use punctual_domain::delivery::Transports;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
 use punctual_domain::node::Node;
@@ -37,6 +38,7 @@ pub(crate) struct Parts {
     pub(crate) zones: ZoneDatabase,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) handlers: Handlers,
+    pub(crate) transports: Transports,
     pub(crate) settings: Settings,
     pub(crate) redis: Option<Redis>,
     /// How long leadership lasts unless it is renewed.
@@ -117,6 +119,7 @@ impl Engine {
             coordination,
             node: node_id,
             handlers,
+            transports: parts.transports,
             settings,
             happened: Arc::clone(&happened),
         };

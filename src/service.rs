@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::{Config, DeclaredTopic};
+use crate::delivery;
 use crate::engine::{self, Command, Engine, EngineError};
 use crate::feed::Feed;
 use crate::http::{self, Api, BoundedListener, Reach, State};
@@ -192,6 +193,7 @@ impl Service {
             zones: zones.clone(),
             clock: Arc::clone(&clock),
             handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
+            transports: delivery::transports(&config.notify),
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,
@@ -365,6 +367,8 @@ fn settings(config: &Config) -> Settings {
         leader_heartbeat: config.leader_heartbeat,
         misfire_threshold: config.misfire_threshold,
         retention: Duration::from_secs(u64::from(config.retention_days) * 24 * 60 * 60),
+        // Mail servers are slower than databases.
+        message_lease: config.lease * 4,
         ..Settings::default()
     }
 }

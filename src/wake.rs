@@ -72,6 +72,14 @@ impl Wake {
         self.announce(News::of_topics());
     }
 
+    /// Messages are due that were not.
+    pub(crate) fn messages_posted(&self) {
+        if let Some(hints) = self.engine.hints() {
+            hints.messages_posted();
+        }
+        self.announce(News::of_messages());
+    }
+
     /// A worker got a lease of that length.
     pub(crate) fn lease_made(&self, length: Duration) {
         if let Some(hints) = self.engine.hints() {
@@ -145,6 +153,9 @@ fn pass_on(news: &News, hints: &Hints) {
     }
     if news.topics {
         hints.topics_changed();
+    }
+    if news.messages {
+        hints.messages_posted();
     }
     if news.leadership {
         hints.leadership_free();

@@ -159,7 +159,7 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// A number from 0 up to 1, for jitter.
-fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     // The keys of a new hasher differ each time, and cost no call of the system.
     let random = RandomState::new().hash_one(()) >> 11;
     random as f64 / (1u64 << 53) as f64

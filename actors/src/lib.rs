@@ -7,6 +7,7 @@
 //! ├─ Settler     outcomes → batched, fenced writes
 //! ├─ Claimer     due tasks → claims, never more than the free slots
 //! ├─ Reconciler  expired leases put right, missed fires noted, old rows removed
+//! ├─ Notifier    messages of the outbox → e-mail and whatever else sends them
 //! └─ Dispatcher  one per topic: slots, rate; keeps leases alive
 //!     └─ slot      a handler actor: one attempt at a time
 //! ```
@@ -24,7 +25,9 @@ mod dispatcher;
 mod elector;
 mod host;
 mod meters;
+mod notifier;
 mod reconciler;
+mod sending;
 mod serving;
 mod settler;
 mod slot;
@@ -40,6 +43,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::coordination::Coordination;
+use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
@@ -69,6 +73,8 @@ pub struct Deps {
     pub node: NodeId,
     /// The handlers and listeners its plugins registered.
     pub handlers: Handlers,
+    /// What its messages are sent through.
+    pub transports: Transports,
     /// How it runs.
     pub settings: Settings,
     /// Told whenever attempts began or tasks ended here.
@@ -94,6 +100,8 @@ pub struct Settings {
     pub misfire_threshold: Duration,
     /// How long ended tasks are kept.
     pub retention: Duration,
+    /// How long a message may take to be sent before another node sends it again.
+    pub message_lease: Duration,
     /// How long a Dispatcher with nothing to do lives on.
     pub idle_dispatcher: Duration,
 }
@@ -109,6 +117,7 @@ impl Default for Settings {
             leader_heartbeat: Duration::from_secs(5),
             misfire_threshold: Duration::from_secs(30),
             retention: Duration::from_secs(30 * 24 * 60 * 60),
+            message_lease: Duration::from_secs(120),
             idle_dispatcher: Duration::from_secs(30),
         }
     }
@@ -225,6 +234,11 @@ impl Hints {
     /// Schedules were written, somewhere.
     pub fn schedules_changed(&self) {
         self.send(SupervisorMessage::SchedulesChanged);
+    }
+
+    /// Messages were posted, somewhere.
+    pub fn messages_posted(&self) {
+        self.send(SupervisorMessage::MessagesPosted);
     }
 
     /// Nobody leads any more.

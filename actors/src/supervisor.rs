@@ -1,12 +1,12 @@
 //! The Supervisor: the tree, who restarts, how often, and the order of stopping.
 //!
-//! - Start order: Settler, Claimer, Reconciler, Ticker, Elector; Dispatchers as the Claimer finds topics.
+//! - Start order: Notifier, Settler, Claimer, Reconciler, Ticker, Elector; Dispatchers as the Claimer finds topics.
 //! - One for one: what fails is started again by itself, after a wait that doubles while failures are close together.
 //!   A Dispatcher is not restarted but forgotten: the Claimer asks for it again when its topic has due tasks.
 //! - The budget: more than 10 failures in a minute end the tree, and with it the process, so that the platform starts
 //!   it afresh. A store that is away is no failure; actors wait for it.
 //! - Drain order: the Ticker stops, the Elector resigns, Claimer and Reconciler stop; Dispatchers finish what runs until the deadline and hand the rest back;
-//!   the Settler writes what is left.
+//!   the Settler writes what is left; the Notifier ends what it is sending.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::claimer::{Claimer, ClaimerMessage};
 use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
 use crate::elector::{Elector, ElectorMessage};
+use crate::notifier::{Notifier, NotifierMessage};
 use crate::reconciler::{Reconciler, ReconcilerMessage};
 use crate::serving::Server;
 use crate::settler::{Settler, SettlerMessage};
@@ -38,6 +39,8 @@ const HAND_BACK_TIME: Duration = Duration::from_millis(1_500);
 const RESIGN_TIME_MS: u64 = 2_000;
 /// How long the last outcomes may take to be written.
 const FLUSH_TIME_MS: u64 = 10_000;
+/// How long messages on their way may take to be sent; what is not by then, another node or the next start sends.
+const NOTIFY_TIME_MS: u64 = 10_000;
 
 /// How somebody outside is told.
 type Tell = Box<dyn Fn(&Overheard) + Send + Sync>;
@@ -61,6 +64,8 @@ pub(crate) enum SupervisorMessage {
     TopicsChanged,
     /// Schedules may be due that were not.
     SchedulesChanged,
+    /// Messages may be due that were not.
+    MessagesPosted,
     /// Somebody outside holds a lease of that length.
     LeaseMade(Duration),
     /// Somebody outside wants to hear what we hear.
@@ -79,7 +84,7 @@ pub(crate) enum SupervisorMessage {
     HandBack,
     /// Whoever has not ended by now will not.
     Flush,
-    /// The last outcomes are written.
+    /// The last outcomes are written, and the last messages sent.
     Flushed,
 }
 
@@ -91,10 +96,12 @@ pub(crate) enum Child {
     Reconciler,
     Ticker,
     Elector,
+    Notifier,
 }
 
 impl Child {
-    const ALL: [Self; 5] = [Self::Settler, Self::Claimer, Self::Reconciler, Self::Ticker, Self::Elector];
+    const ALL: [Self; 6] =
+        [Self::Settler, Self::Claimer, Self::Reconciler, Self::Ticker, Self::Elector, Self::Notifier];
 
     fn name(self) -> &'static str {
         match self {
@@ -103,6 +110,7 @@ impl Child {
             Self::Reconciler => "reconciler",
             Self::Ticker => "ticker",
             Self::Elector => "elector",
+            Self::Notifier => "notifier",
         }
     }
 }
@@ -127,6 +135,7 @@ pub(crate) struct State {
     reconciler: ActorRef<ReconcilerMessage>,
     ticker: ActorRef<TickerMessage>,
     elector: ActorRef<ElectorMessage>,
+    notifier: ActorRef<NotifierMessage>,
     dispatchers: HashMap<Topic, ActorRef<DispatcherMessage>>,
     failures: VecDeque<Instant>,
     history: HashMap<Child, (u64, String)>,
@@ -148,6 +157,7 @@ impl Actor for Supervisor {
     type Arguments = Deps;
 
     async fn pre_start(&self, myself: ActorRef<SupervisorMessage>, deps: Deps) -> Result<State, ActorProcessingErr> {
+        let notifier = start_notifier(&deps, &myself).await?;
         let settler = start_settler(&deps, &myself).await?;
         let claimer = start_claimer(&deps, &myself).await?;
         let reconciler = start_reconciler(&deps, &myself).await?;
@@ -163,6 +173,7 @@ impl Actor for Supervisor {
             reconciler,
             ticker,
             elector,
+            notifier,
             dispatchers: HashMap::new(),
             failures: VecDeque::new(),
             history: HashMap::new(),
@@ -200,6 +211,10 @@ impl Actor for Supervisor {
             }
             SupervisorMessage::Overhear(tell) => state.overhear = Some(tell),
             SupervisorMessage::SchedulesChanged => tell_ticker(state, TickerMessage::Look),
+            SupervisorMessage::MessagesPosted => {
+                // One that failed looks for itself when it is back.
+                let _ = state.notifier.cast(NotifierMessage::Look);
+            }
             SupervisorMessage::Leads { until } => tell_ticker(state, TickerMessage::Leads { until }),
             SupervisorMessage::Follows => tell_ticker(state, TickerMessage::Follows),
             SupervisorMessage::LeadershipFree => elect(state),
@@ -305,6 +320,19 @@ async fn start_elector(
     Ok(Actor::spawn_linked(None, elector, (), myself.get_cell()).await?.0)
 }
 
+async fn start_notifier(
+    deps: &Deps,
+    myself: &ActorRef<SupervisorMessage>,
+) -> Result<ActorRef<NotifierMessage>, ActorProcessingErr> {
+    let notifier = Notifier {
+        store: deps.store.clone(),
+        clock: deps.clock.clone(),
+        transports: deps.transports.clone(),
+        settings: deps.settings,
+    };
+    Ok(Actor::spawn_linked(None, notifier, (), myself.get_cell()).await?.0)
+}
+
 async fn serve(
     myself: &ActorRef<SupervisorMessage>,
     state: &mut State,
@@ -339,6 +367,7 @@ fn failed(
         Child::Reconciler => state.reconciler.get_id(),
         Child::Ticker => state.ticker.get_id(),
         Child::Elector => state.elector.get_id(),
+        Child::Notifier => state.notifier.get_id(),
     };
     let child = Child::ALL.into_iter().find(|child| id_of(child) == actor.get_id());
     let name = child.map_or("dispatcher", Child::name);
@@ -390,6 +419,7 @@ async fn restart(
             tell_ticker(state, TickerMessage::Follows);
             state.elector = start_elector(&state.deps, myself).await?;
         }
+        Child::Notifier => state.notifier = start_notifier(&state.deps, myself).await?,
     }
     tracing::info!(actor = child.name(), "actor started again");
     tell_dispatchers(state, || DispatcherMessage::Rewire {
@@ -435,16 +465,19 @@ async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: 
     }
 }
 
-/// Lets the Settler write what it has, then ends the tree.
+/// Lets the Settler write what it has and the Notifier end what it sends, then ends the tree.
 fn flush(myself: &ActorRef<SupervisorMessage>, state: &mut State) {
     if state.phase == Phase::Flushing {
         return;
     }
     state.phase = Phase::Flushing;
-    let (settler, myself) = (state.settler.clone(), myself.clone());
+    let (settler, notifier, myself) = (state.settler.clone(), state.notifier.clone(), myself.clone());
     tokio::spawn(async move {
         if ractor::call_t!(settler, SettlerMessage::Drain, FLUSH_TIME_MS).is_err() {
             tracing::error!("the last outcomes could not be written; their tasks will be attempted again");
+        }
+        if ractor::call_t!(notifier, NotifierMessage::Drain, NOTIFY_TIME_MS).is_err() {
+            tracing::warn!("the last messages could not be sent; they will be sent again");
         }
         // One that is gone needs not be told to end.
         let _ = myself.cast(SupervisorMessage::Flushed);

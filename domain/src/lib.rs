@@ -6,6 +6,7 @@ pub mod audit;
 pub mod calendar;
 pub mod clock;
 pub mod coordination;
+pub mod delivery;
 pub mod enqueue;
 pub mod event;
 pub mod fire;

@@ -16,6 +16,8 @@ pub struct News {
     pub topics: bool,
     /// Nobody leads any more.
     pub leadership: bool,
+    /// Messages were posted.
+    pub messages: bool,
     /// These tasks were cancelled while they ran.
     pub cancelled: Vec<TaskId>,
 }
@@ -44,6 +46,11 @@ impl News {
         Self { leadership: true, ..Self::default() }
     }
 
+    /// Messages were posted.
+    pub fn of_messages() -> Self {
+        Self { messages: true, ..Self::default() }
+    }
+
     /// These tasks were cancelled while they ran.
     pub fn of_cancelled(cancelled: Vec<TaskId>) -> Self {
         Self { cancelled, ..Self::default() }
@@ -51,7 +58,7 @@ impl News {
 
     /// Anything may have happened while nobody listened.
     pub fn unheard() -> Self {
-        Self { tasks: true, schedules: true, topics: true, leadership: true, cancelled: Vec::new() }
+        Self { tasks: true, schedules: true, topics: true, leadership: true, messages: true, cancelled: Vec::new() }
     }
 
     /// Whether there is nothing to tell.
@@ -65,6 +72,7 @@ impl News {
         self.schedules |= other.schedules;
         self.topics |= other.topics;
         self.leadership |= other.leadership;
+        self.messages |= other.messages;
         self.cancelled.extend(other.cancelled);
     }
 
@@ -80,6 +88,7 @@ impl News {
                 "schedules" => news.schedules = true,
                 "topics" => news.topics = true,
                 "leadership" => news.leadership = true,
+                "messages" => news.messages = true,
                 _ => news.cancelled.extend(word.strip_prefix("cancelled:").and_then(|id| id.parse::<TaskId>().ok())),
             }
         }
@@ -94,6 +103,7 @@ impl fmt::Display for News {
             (self.schedules, "schedules"),
             (self.topics, "topics"),
             (self.leadership, "leadership"),
+            (self.messages, "messages"),
         ];
         let words = facts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned());
         let cancelled = self.cancelled.iter().map(|id| format!("cancelled:{id}"));
@@ -113,6 +123,7 @@ mod tests {
             News::of_schedules(),
             News::of_topics(),
             News::of_leadership(),
+            News::of_messages(),
             News::of_cancelled(cancelled.clone()),
             News { cancelled, ..News::unheard() },
         ] {

@@ -48,8 +48,37 @@ pub struct NewMessage {
     pub transport: String,
     /// Whom it is for.
     pub recipient: String,
-    /// What it says, in the transport's own shape.
+    /// What it says: a [`Content`].
     pub body: Json,
+}
+
+/// What a message says, in one shape for every transport.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Content {
+    /// In one line, what it is about.
+    pub subject: String,
+    /// The message in plain text.
+    pub text: String,
+    /// The same in HTML, if there is more to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+    /// The template it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_slug: Option<String>,
+    /// What the template's gaps were filled with, for those who fill in templates of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+}
+
+impl Content {
+    /// What the body of a message says.
+    ///
+    /// # Errors
+    /// When it is of another shape.
+    pub fn of(body: &Json) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(body.as_str())
+    }
 }
 
 /// A message as the store knows it.

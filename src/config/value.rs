@@ -85,8 +85,8 @@ pub(super) fn whole(text: &str, bounds: RangeInclusive<u32>) -> Result<u32, Stri
 }
 
 /// One of `names`.
-pub(super) fn one_of(text: &str, names: &[&str]) -> Result<String, String> {
-    if names.contains(&text) { Ok(text.to_owned()) } else { Err(format!("one of {}", names.join(", "))) }
+pub(super) fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str, String> {
+    names.iter().find(|name| **name == text).copied().ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
 /// A URL with one of `schemes`, of which the password is a secret.

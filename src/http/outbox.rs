@@ -19,7 +19,7 @@ use super::fields::{Fields, shortened};
 use super::instant::Instant;
 use super::problem::{Code, Problem, Refusals};
 use super::query::Parameters;
-use super::{Api, cursor};
+use super::{Api, cursor, json};
 
 pub(crate) const PATH: &str = "/api/v1/outbox";
 
@@ -40,6 +40,14 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     cursor::page(&uri, &items, next_cursor)
 }
 
+/// `GET /api/v1/outbox/{id}`.
+pub(crate) async fn show(State(api): State<Arc<Api>>, Path(id): Path<String>, uri: Uri) -> Result<Response, Problem> {
+    Parameters::of(&uri)?.finish()?;
+    let message_id: MessageId = id.parse().map_err(|_| unknown(&id))?;
+    let message = api.store.message(message_id).await?.ok_or_else(|| unknown(&id))?;
+    json(StatusCode::OK, &MessageView::of(&message))
+}
+
 /// `POST /api/v1/outbox/{id}/retry`.
 pub(crate) async fn retry(
     State(api): State<Arc<Api>>,
@@ -54,19 +62,23 @@ pub(crate) async fn retry(
     let key = idempotency_key(&headers, &mut refusals);
     Fields::of_body(&body.text, &mut refusals)?.finish(&[], &mut refusals);
     let key = refusals.or(key)?;
-    let unknown = || Problem::not_found(&format!("message {}", shortened(&id)));
-    let message_id: MessageId = id.parse().map_err(|_| unknown())?;
+    let message_id: MessageId = id.parse().map_err(|_| unknown(&id))?;
     let call = Call::new(&caller, key, uri.path(), &body.text);
     if let Some(first) = call.first_answer(&*api.store).await? {
         return Ok(first);
     }
     let is_retried = api.store.retry_message(message_id).await?;
-    let message = api.store.message(message_id).await?.ok_or_else(unknown)?;
+    let message = api.store.message(message_id).await?.ok_or_else(|| unknown(&id))?;
     if !is_retried {
         let detail = format!("the message is {}, and only failed ones are retried", message.status.as_str());
         return Err(Problem::new(Code::NotFailed, detail));
     }
+    api.wake.messages_posted();
     call.respond_and_keep(&*api.store, call::written(StatusCode::OK, &MessageView::of(&message))).await
+}
+
+fn unknown(id: &str) -> Problem {
+    Problem::not_found(&format!("message {}", shortened(id)))
 }
 
 /// A message as the API shows it.

@@ -130,6 +130,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 
         read(GET, outbox::PATH, outbox::list)
             .named("listMessages", "Lists messages on their way out, newest first", told::outbox::list),
+        read(GET, "/api/v1/outbox/{id}", outbox::show)
+            .named("getMessage", "Shows a message", told::outbox::show),
         operate(POST, "/api/v1/outbox/{id}/retry", outbox::retry)
             .named("retryMessage", "Tries a failed message again", told::outbox::retry),
 

@@ -17,6 +17,7 @@ use super::transaction::Kind;
 use super::{Inner, Open, Punctual};
 use crate::clock::SystemClock;
 use crate::config::Secret;
+use crate::delivery;
 use crate::engine::{self, Engine};
 use crate::http::State;
 use crate::plugins;
@@ -134,6 +135,7 @@ impl Builder {
             zones: zones.clone(),
             clock: self.shared_clock(),
             handlers,
+            transports: delivery::only_logging(),
             settings: self.settings(),
             redis: None,
             leader_lease: LEADER_LEASE,

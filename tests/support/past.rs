@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::id::{MessageId, NodeId, TaskId};
+use punctual_domain::json::Json;
+use punctual_domain::outbox::NewMessage;
 use punctual_domain::store::{ClaimRequest, Settled, Settling, Store, Suspects, Want};
 use punctual_domain::task::{AttemptOutcome, NewTask, Settlement, Task};
 use punctual_domain::topic::{Route, TopicDefinition};
@@ -83,6 +85,20 @@ impl Past {
     pub async fn webhook(&self, topic: &str, url: &str, secret: &str) {
         let route = Route::Webhook { url: url.into(), secrets: vec![secret.into()] };
         self.store.put_topic(&TopicDefinition::new(topic.parse().unwrap(), route)).await.unwrap();
+    }
+
+    /// Posts a message with such a body.
+    pub async fn message(&self, key: &str, transport: &str, body: serde_json::Value) -> MessageId {
+        let id = MessageId::generate();
+        let message = NewMessage {
+            id,
+            dedupe_key: key.into(),
+            transport: transport.into(),
+            recipient: "ada@example.com".into(),
+            body: Json::parse(body.to_string()).unwrap(),
+        };
+        self.store.post(vec![message]).await.unwrap();
+        id
     }
 
     async fn claim(&self, topic: &str, lease: Duration) -> Task {

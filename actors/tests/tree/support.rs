@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::FakeClock;
 use punctual_domain::coordination::Alone;
+use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{Creation, Store, TaskWithAttempts};
 use punctual_domain::task::{NewTask, TaskStatus};
@@ -19,6 +20,8 @@ use punctual_store::Options;
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: FakeClock,
+    /// What the trees it starts send messages through.
+    pub(crate) transports: Transports,
     _folder: tempfile::TempDir,
 }
 
@@ -29,7 +32,7 @@ impl World {
         let url = format!("sqlite://{}", folder.path().join("tree.db").display());
         let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
         let store = punctual_store::connect(&url, options).await.unwrap();
-        Self { store, clock, _folder: folder }
+        Self { store, clock, transports: Transports::default(), _folder: folder }
     }
 
     pub(crate) async fn start(&self, handlers: Handlers) -> Running {
@@ -44,6 +47,7 @@ impl World {
             coordination: Arc::new(Alone),
             node: NodeId::generate(),
             handlers,
+            transports: self.transports.clone(),
             settings,
             happened: Arc::default(),
         };

@@ -41,6 +41,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::coordination::Alone;
+use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{Page, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
@@ -96,6 +97,7 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         coordination: Arc::new(Alone),
         node: NodeId::generate(),
         handlers: Handlers::of([&plugin as &dyn Plugin]),
+        transports: Transports::default(),
         settings: Settings::default(),
         happened: Arc::default(),
     };

@@ -13,6 +13,10 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
         .paged(Schema::named("Message"))
 }
 
+pub(in crate::http) fn show(operation: Operation) -> Operation {
+    operation.answers(StatusCode::OK, "The message", Schema::named("Message"))
+}
+
 pub(in crate::http) fn retry(operation: Operation) -> Operation {
     operation.empty_body().answers(StatusCode::OK, "The message", Schema::named("Message")).refuses([Code::NotFailed])
 }
@@ -24,7 +28,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("transport", Schema::text().example("smtp")),
         ("recipient", Schema::text()),
         ("dedupeKey", Schema::text()),
-        ("body", Schema::any().about("what it says, in the transport's own shape")),
+        ("body", Schema::any().about("what it says: subject, text, html, templateSlug, data")),
         ("attempt", Schema::count()),
         ("nextAttemptAt", Schema::instant().or_null()),
         ("providerId", Schema::text().or_null()),
