@@ -14,11 +14,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::{ConfigError, ConfigErrors};
+use lettre::message::Mailbox;
 use punctual_domain::topic::TopicDefinition;
 pub use secret::Secret;
 pub use source::{DEFAULT_FILE, Source, Sources};
 pub use value::Network;
 
+use crate::delivery::explicit_smtp_url;
 use crate::http;
 use crate::plugins::Plugins;
 use key::{KEYS, Key};
@@ -99,7 +101,7 @@ pub struct NotifyConfig {
     /// Where Resend is.
     pub resend_url: String,
     /// The sender of e-mails.
-    pub mail_from: Option<String>,
+    pub mail_from: Mailbox,
     /// Who gets alerts.
     pub admin_alert_email: Option<String>,
 }
@@ -256,9 +258,8 @@ impl Reader<'_> {
     fn notify(&mut self) -> NotifyConfig {
         const TRANSPORTS: [&str; 5] = ["log", "smtp", "resend", "queue", "webhook"];
         let transport = self.optional("notify.transport", |text| value::one_of(text, &TRANSPORTS));
-        let smtp_url = self
-            .optional("notify.smtp_url", |text| value::url(text, &["smtp", "smtps"]))
-            .map(|url| Secret::hidden(url.expose()));
+        let smtp_url =
+            self.optional("notify.smtp_url", |text| explicit_smtp_url(text).map(|url| Secret::hidden(url.as_str())));
         let resend_api_key = self.optional("notify.resend_api_key", |text| Ok(Secret::hidden(text)));
         let needed = match transport {
             Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
@@ -279,7 +280,7 @@ impl Reader<'_> {
             smtp_url,
             resend_api_key,
             resend_url: self.required("notify.resend_url", value::web_address),
-            mail_from: self.optional("notify.mail_from", value::mail_address),
+            mail_from: self.required("notify.mail_from", value::mailbox),
             admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
         }
     }

@@ -20,6 +20,7 @@ mod library;
 mod plugins;
 mod pulse;
 mod redis;
+mod retry_after;
 mod routes;
 pub mod service;
 mod store_time;

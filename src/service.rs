@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::config::{Config, DeclaredTopic};
-use crate::delivery;
+use crate::delivery::{self, DeliverySetupError};
 use crate::engine::{self, Command, Engine, EngineError};
 use crate::feed::Feed;
 use crate::http::{self, Api, BoundedListener, Reach, State};
@@ -97,6 +97,9 @@ pub enum StartError {
     /// The Redis URL cannot be understood.
     #[error("REDIS_URL cannot be understood: {0}")]
     Redis(String),
+    /// Messages cannot be sent as configured.
+    #[error(transparent)]
+    Delivery(#[from] DeliverySetupError),
     /// It would be open to everybody.
     #[error(
         "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first (punctual key create)"
@@ -193,7 +196,7 @@ impl Service {
             zones: zones.clone(),
             clock: Arc::clone(&clock),
             handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
-            transports: delivery::transports(&config.notify),
+            transports: delivery::transports(&config.notify, &clock)?,
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,

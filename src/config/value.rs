@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lettre::message::Mailbox;
+
 use super::Secret;
 
 /// A network, such as `10.0.0.0/8`.
@@ -112,14 +114,17 @@ pub(super) fn web_address(text: &str) -> Result<String, String> {
 }
 
 /// Something like `name@host`, alone or as `Name <name@host>`.
-pub(super) fn mail_address(text: &str) -> Result<String, String> {
-    let bare = text.rsplit_once('<').map_or(text, |(_, rest)| rest.trim_end_matches('>'));
-    let is_address = bare.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.len() > 1);
-    if is_address && !text.contains(|c: char| c.is_control()) {
-        Ok(text.to_owned())
-    } else {
-        Err("an e-mail address".into())
+pub(super) fn mailbox(text: &str) -> Result<Mailbox, String> {
+    let refused = || "an e-mail address such as ops@example.com or Ops <ops@example.com>".to_owned();
+    if text.contains(char::is_control) {
+        return Err(refused());
     }
+    text.parse().map_err(|_| refused())
+}
+
+/// The same, as it was given.
+pub(super) fn mail_address(text: &str) -> Result<String, String> {
+    mailbox(text).map(|_| text.to_owned())
 }
 
 /// A folder that is there.

@@ -1,17 +1,45 @@
 //! What the Notifier sends messages through: one file per transport.
 
 mod log;
+mod mail;
+mod resend;
+mod smtp;
 
 use std::sync::Arc;
 
+use punctual_domain::clock::Clock;
 use punctual_domain::delivery::{DeliveryError, Transports};
 use punctual_domain::outbox::{Content, Message};
+
+pub(crate) use smtp::explicit as explicit_smtp_url;
 
 use crate::config::NotifyConfig;
 
 /// The transports that the configuration sets up.
-pub(crate) fn transports(config: &NotifyConfig) -> Transports {
-    logging(config.transport)
+///
+/// # Errors
+/// When one cannot be set up.
+pub(crate) fn transports(config: &NotifyConfig, clock: &Arc<dyn Clock>) -> Result<Transports, DeliverySetupError> {
+    let cannot = |transport: &'static str| move |error: String| DeliverySetupError { transport, error };
+    let mut transports = logging(config.transport);
+    if let Some(url) = &config.smtp_url {
+        let smtp = smtp::Smtp::new(url.expose(), config.mail_from.clone()).map_err(cannot("smtp"))?;
+        transports = transports.with("smtp", Arc::new(smtp));
+    }
+    if let Some(key) = &config.resend_api_key {
+        let (url, from) = (&config.resend_url, config.mail_from.clone());
+        let resend = resend::Resend::new(url, key.clone(), from, Arc::clone(clock)).map_err(cannot("resend"))?;
+        transports = transports.with("resend", Arc::new(resend));
+    }
+    Ok(transports)
+}
+
+/// Why a transport cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("messages cannot be sent by {transport}: {error}")]
+pub struct DeliverySetupError {
+    transport: &'static str,
+    error: String,
 }
 
 /// The transport that is always there.

@@ -24,6 +24,7 @@ mod inspection;
 mod key_routes;
 mod keys;
 mod list;
+mod mail;
 mod messages;
 mod metrics;
 mod monitoring;

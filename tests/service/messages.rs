@@ -10,7 +10,7 @@ crate::on_each_database!(
 );
 
 /// Waits until the message has that status.
-async fn until(server: &Server, id: impl std::fmt::Display, status: &str) -> Value {
+pub(crate) async fn until(server: &Server, id: impl std::fmt::Display, status: &str) -> Value {
     loop {
         let message = server.get(&format!("/api/v1/outbox/{id}")).await.json();
         if message["status"] == status {

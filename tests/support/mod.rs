@@ -2,6 +2,7 @@
 
 mod contract;
 mod database;
+mod mail_server;
 mod past;
 mod process;
 mod samples;
@@ -10,6 +11,7 @@ mod stream;
 
 pub use contract::{Contract, Operation};
 pub use database::Database;
+pub use mail_server::{MailServer, python};
 pub use past::Past;
 pub use process::{Process, punctual};
 pub use samples::Samples;

@@ -87,14 +87,19 @@ impl Past {
         self.store.put_topic(&TopicDefinition::new(topic.parse().unwrap(), route)).await.unwrap();
     }
 
-    /// Posts a message with such a body.
+    /// Posts a message with such a body to Ada.
     pub async fn message(&self, key: &str, transport: &str, body: serde_json::Value) -> MessageId {
+        self.message_to("ada@example.com", key, transport, body).await
+    }
+
+    /// Posts a message with such a body.
+    pub async fn message_to(&self, recipient: &str, key: &str, transport: &str, body: serde_json::Value) -> MessageId {
         let id = MessageId::generate();
         let message = NewMessage {
             id,
             dedupe_key: key.into(),
             transport: transport.into(),
-            recipient: "ada@example.com".into(),
+            recipient: recipient.into(),
             body: Json::parse(body.to_string()).unwrap(),
         };
         self.store.post(vec![message]).await.unwrap();

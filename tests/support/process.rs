@@ -50,6 +50,11 @@ impl Process {
         }
     }
 
+    /// The lines it has printed on stdout that nobody waited for yet.
+    pub fn output(&self) -> Vec<String> {
+        self.out.try_iter().collect()
+    }
+
     /// Waits for a line of the log that contains `text`.
     pub fn wait_for_log(&mut self, text: &str) -> String {
         loop {

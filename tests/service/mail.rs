@@ -1,0 +1,93 @@
+//! E-mails by way of a real mail server, and of Resend's API.
+
+use serde_json::{Value, json};
+
+use crate::messages::until;
+use crate::support::{Database, MailServer, Past, Server};
+
+/// A service that sends by that mail server.
+fn serve(database: &Database, smtp_url: &str) -> Server {
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/tls/ca.pem");
+    let variables = [
+        ("SMTP_URL", smtp_url),
+        ("MAIL_FROM", "Punctual <punctual@example.com>"),
+        ("SSL_CERT_FILE", authority),
+        ("PUNCTUAL_LOG", "info,punctual_actors=debug"),
+    ];
+    Server::start_with(database, |command| command.envs(variables))
+}
+
+/// Posts a message to this recipient before the service starts.
+async fn posted(database: &Database, recipient: &str, body: Value) -> String {
+    let past = Past::of(database).await;
+    let id = past.message_to(recipient, "key é", "smtp", body).await;
+    past.close().await;
+    id.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_email_arrives_as_it_was_written() {
+    let database = Database::sqlite();
+    let Some(mut mails) = MailServer::start(&json!({})) else { return };
+    let body = json!({"subject": "Grüße 🎉", "text": "Hällo\n.\nWorld", "html": "<p>Hällo</p>"});
+    let id = posted(&database, "Ada <ada@example.org>", body).await;
+    let server = serve(&database, &format!("smtp://127.0.0.1:{}", mails.port));
+    let mail = mails.next();
+    assert_eq!((&mail["from"], &mail["to"]), (&json!("punctual@example.com"), &json!(["ada@example.org"])));
+    assert_eq!((&mail["subject"], &mail["toHeader"]), (&json!("Grüße 🎉"), &json!("Ada <ada@example.org>")));
+    assert_eq!(mail["text"].as_str().unwrap().replace("\r\n", "\n").trim_end(), "Hällo\n.\nWorld");
+    assert_eq!(mail["html"].as_str().unwrap().trim_end(), "<p>Hällo</p>");
+    let sent = until(&server, &id, "sent").await;
+    assert_eq!(sent["providerId"], mail["messageId"]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_and_emails_go_over_encrypted_connections() {
+    for (tls, url) in
+        [("starttls", "smtp://me:sword%2Ffish@localhost:{}"), ("implicit", "smtps://me:sword%2Ffish@localhost:{}")]
+    {
+        let database = Database::sqlite();
+        let Some(mut mails) = MailServer::start(&json!({"tls": tls, "auth": true})) else { return };
+        posted(&database, "ada@example.org", json!({"subject": "x", "text": "y"})).await;
+        let server = serve(&database, &url.replace("{}", &mails.port.to_string()));
+        let mail = mails.next();
+        assert_eq!((&mail["encrypted"], &mail["authenticated"]), (&json!(true), &json!(true)), "{tls}");
+        server.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_refused_is_tried_again_and_never_shown() {
+    let database = Database::sqlite();
+    let Some(mails) = MailServer::start(&json!({"auth": true})) else { return };
+    let id = posted(&database, "ada@example.org", json!({"subject": "x", "text": "y"})).await;
+    let mut server = serve(&database, &format!("smtp://me:swordfish@127.0.0.1:{}", mails.port));
+    server.process.wait_for_log("message not sent, tried again");
+    let message = server.get(&format!("/api/v1/outbox/{id}")).await;
+    assert_eq!(message.json()["status"], "pending");
+    assert!(message.text.contains("535") && !message.text.contains("swordfish"), "{}", message.text);
+    assert!(!server.process.log().iter().any(|line| line.contains("swordfish")));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_refuses_for_good_fails_and_what_it_puts_off_is_tried_again() {
+    let database = Database::sqlite();
+    let Some(mut mails) = MailServer::start(&json!({})) else { return };
+    let id = posted(&database, "refused-for-good@example.org", json!({"subject": "x", "text": "y"})).await;
+    let past = Past::of(&database).await;
+    let put_off =
+        past.message_to("refused-once@example.org", "other", "smtp", json!({"subject": "x", "text": "y"})).await;
+    past.close().await;
+    let mut server = serve(&database, &format!("smtp://127.0.0.1:{}", mails.port));
+    let failed = until(&server, &id, "failed").await;
+    assert!(failed["error"].as_str().unwrap().contains("nobody of that name"), "{failed}");
+    server.process.wait_for_log("message not sent, tried again");
+    // Nobody has to wait for the back-off here.
+    database.execute("UPDATE punctual_outbox SET next_attempt_at = 0 WHERE status = 'pending'").await;
+    server.post(&format!("/api/v1/outbox/{id}/retry"), "").await;
+    until(&server, put_off, "sent").await;
+    assert_eq!(mails.next()["to"], json!(["refused-once@example.org"]));
+    server.stop();
+}
