@@ -73,7 +73,8 @@ pub(crate) fn idempotency_key(headers: &HeaderMap, refusals: &mut Refusals) -> O
     const NAME: &str = "Idempotency-Key";
     let mut values = headers.get_all(NAME).iter();
     let value = values.next()?;
-    let key = value.to_str().ok().filter(|key| (1..=200).contains(&key.len()));
+    let is_visible = |key: &&str| key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let key = value.to_str().ok().filter(|key| (1..=200).contains(&key.len())).filter(is_visible);
     if key.is_none() || values.next().is_some() {
         refusals.add(NAME, "must stand once, and have 1 to 200 characters of visible ASCII");
     }

@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use punctual_domain::store::Page;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -49,6 +50,22 @@ pub(crate) fn page(uri: &Uri, items: &[impl Serialize], next_cursor: Option<Stri
     let mut response = json(StatusCode::OK, &List { items, next_cursor: next_cursor.as_deref() })?;
     link(&mut response, uri, next_cursor.as_deref());
     Ok(response)
+}
+
+/// A page of a list that is at hand as a whole: what stands behind the item that the cursor names.
+pub(crate) fn page_of<T: Serialize, Id: PartialEq + Into<Uuid>>(
+    uri: &Uri,
+    all: &[T],
+    page: Page<Id>,
+    id: impl Fn(&T) -> Id,
+) -> Result<Response, Problem> {
+    let begin = match page.after {
+        Some(after) => all.iter().position(|item| id(item) == after).map_or(all.len(), |position| position + 1),
+        None => 0,
+    };
+    let end = all.len().min(begin + page.limit as usize);
+    let next_cursor = all[begin..end].last().filter(|_| end < all.len()).map(|last| after(id(last).into()));
+    self::page(uri, &all[begin..end], next_cursor)
 }
 
 /// Says in a header where the next page of a list is.

@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
     /// A field with a whole number inside `bounds`.
     pub(crate) fn whole(&mut self, name: &str, bounds: RangeInclusive<i64>, refusals: &mut Refusals) -> Option<i64> {
         let raw = self.given(name)?;
-        let number = serde_json::from_str(raw.get()).ok().filter(|number| bounds.contains(number));
+        let number = whole(raw.get()).filter(|number| bounds.contains(number));
         let expected = format!("must be a whole number from {} to {}", bounds.start(), bounds.end());
         self.or_refuse(name, number, &expected, refusals)
     }
@@ -185,6 +185,15 @@ impl<'a> Fields<'a> {
         }
         value
     }
+}
+
+/// A whole number, however it is spelled: `2.0` and `2e0` are `2` to every reader of JSON.
+fn whole(text: &str) -> Option<i64> {
+    /// Beyond it not every whole number can be told from its neighbours.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let spelled =
+        || serde_json::from_str::<f64>(text).ok().filter(|number| number.fract() == 0.0 && number.abs() <= EXACT);
+    serde_json::from_str(text).ok().or_else(|| Some(spelled()? as i64))
 }
 
 /// A caller's name for a field, short enough to be said back.
@@ -326,6 +335,22 @@ mod tests {
             assert!(fields.items("c", 3, refusals).is_none());
         });
         assert_eq!(errors, ["c must be an array"]);
+    }
+
+    #[test]
+    fn whole_numbers_are_read_however_they_are_spelled() {
+        for (text, number) in [
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("7e2", Some(700)),
+            ("-0.0", Some(0)),
+            ("9223372036854775807", Some(i64::MAX)),
+        ] {
+            assert_eq!(whole(text), number, "{text}");
+        }
+        for text in ["7.5", "\"7\"", "true", "1e300", "9223372036854775808", "null"] {
+            assert_eq!(whole(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_domain::id::KeyId;
 use punctual_domain::invalid::check_key;
 use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::store::Page;
 use punctual_domain::topic::TopicPattern;
 use serde::Serialize;
 
@@ -28,10 +29,12 @@ pub(crate) const MOST_TOPICS: usize = 100;
 
 /// `GET /api/v1/keys`.
 pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Problem> {
-    Parameters::of(&uri)?.finish()?;
+    let mut parameters = Parameters::of(&uri)?;
+    let page: Page<KeyId> = parameters.page();
+    parameters.finish()?;
     let keys = api.store.keys().await?;
-    let items: Vec<_> = keys.iter().map(KeyView::of).collect();
-    cursor::page(&uri, &items, None)
+    let views: Vec<_> = keys.iter().map(KeyView::of).collect();
+    cursor::page_of(&uri, &views, page, |view| view.id)
 }
 
 /// `POST /api/v1/keys`.
@@ -79,10 +82,8 @@ fn read(fields: &mut Fields<'_>, refusals: &mut Refusals) -> (String, Role, Vec<
             refusals.add(name, "is required");
         }
     }
-    let name = fields.text("name", refusals).unwrap_or_default();
-    if !name.is_empty()
-        && let Err(message) = check_key(&name)
-    {
+    let name = fields.text("name", refusals);
+    if let Some(Err(message)) = name.as_deref().map(check_key) {
         refusals.add("name", message);
     }
     let role = fields.text("role", refusals).and_then(|text| {
@@ -105,7 +106,7 @@ fn read(fields: &mut Fields<'_>, refusals: &mut Refusals) -> (String, Role, Vec<
             }
         }
     }
-    (name, role.unwrap_or(Role::Read), topics)
+    (name.unwrap_or_default(), role.unwrap_or(Role::Read), topics)
 }
 
 /// A key as the API shows it.

@@ -190,9 +190,9 @@ pub(crate) fn read(
     if definition.rate_per_second == Some(0.0) {
         refusals.add("ratePerSecond", "must be more than 0; to stop the topic altogether, pause it");
     }
-    if fields.has("retry") {
-        definition.retry = Some(retry(fields, RetryPolicy::default(), refusals));
-    }
+    let says_retry = fields.has("retry");
+    let retry = retry(fields, RetryPolicy::default(), refusals);
+    definition.retry = says_retry.then_some(retry);
     definition.paused = fields.flag("paused", refusals).unwrap_or(definition.paused);
     definition
 }
@@ -257,9 +257,9 @@ fn webhook(fields: &mut Fields<'_>, webhook_allow: &[Network], refusals: &mut Re
     if !(1..=MAX_SECRETS).contains(&secrets.len()) {
         refusals.add("route.secrets", format!("must be 1 to {MAX_SECRETS} secrets"));
     }
-    let is_secret = |secret: &String| (8..=512).contains(&secret.len()) && !secret.contains(char::is_control);
+    let is_secret = |secret: &String| (8..=512).contains(&secret.chars().count()) && !secret.contains(char::is_control);
     if !secrets.iter().all(is_secret) {
-        refusals.add("route.secrets", "each must have 8 to 512 bytes and no control characters");
+        refusals.add("route.secrets", "each must have 8 to 512 characters, none of them a control character");
     }
     Some(Route::Webhook { url, secrets })
 }
@@ -272,9 +272,9 @@ fn bullmq(fields: &mut Fields<'_>, refusals: &mut Refusals) -> Option<Route> {
     let prefix = fields.text("prefix", refusals).unwrap_or_else(|| "bull".to_owned());
     let queue = queue?;
     for (name, text) in [("queue", &queue), ("prefix", &prefix)] {
-        let is_name = (1..=200).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c == ':');
+        let is_name = (1..=200).contains(&text.chars().count()) && !text.contains(|c: char| c.is_control() || c == ':');
         if !is_name {
-            refusals.add(format!("route.{name}"), "must have 1 to 200 characters, and no colon");
+            refusals.add(format!("route.{name}"), "must have 1 to 200 characters, no colon and no control characters");
         }
     }
     Some(Route::Bullmq { queue, prefix })
@@ -346,6 +346,7 @@ mod tests {
     #[test]
     fn nothing_said_is_every_default() {
         let definition = read_body("{}").unwrap();
+        assert_eq!(read_body(r#"{"retry":null,"route":null,"paused":null}"#).unwrap(), definition);
         assert_eq!(definition, TopicDefinition::new("mail".parse().unwrap(), Route::Event));
         let shown = serde_json::to_value(TopicView::of(&definition)).unwrap();
         assert_eq!(shown["concurrency"], 50);

@@ -9,7 +9,7 @@ use crate::http::calendars::MAX_DATES;
 use crate::http::problem::Code;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
-    operation.paged(Schema::named("Calendar"))
+    operation.paged_by_name(Schema::named("Calendar"))
 }
 
 pub(in crate::http) fn create(operation: Operation) -> Operation {
@@ -17,6 +17,7 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
         .body(days().needs([("name", Schema::key())]), example())
         .answers(StatusCode::CREATED, "The new calendar", Schema::named("Calendar"))
         .with_location("calendar")
+        .leads_to("name", "$response.body#/name", ["getCalendar", "putCalendar", "deleteCalendar"])
         .refuses([Code::NameTaken])
 }
 

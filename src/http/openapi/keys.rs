@@ -9,9 +9,7 @@ use super::schema::Schema;
 use crate::http::keys::MOST_TOPICS;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
-    let next = Schema::text().or_null().about("always null: all keys are on one page");
-    let keys = Schema::object([("items", Schema::list(Schema::named("Key"))), ("nextCursor", next)]);
-    operation.answers(StatusCode::OK, "All keys, revoked ones too", keys)
+    operation.paged(Schema::named("Key"))
 }
 
 pub(in crate::http) fn create(operation: Operation) -> Operation {
@@ -25,6 +23,7 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
             json!({"name": "deploy", "role": "submit", "topics": ["mail.*"]}),
         )
         .answers(StatusCode::CREATED, "The new key", key().needs([("key", secret)]))
+        .leads_to("id", "$response.body#/id", ["revokeKey"])
 }
 
 pub(in crate::http) fn revoke(operation: Operation) -> Operation {

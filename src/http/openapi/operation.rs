@@ -72,8 +72,17 @@ impl Operation {
 
     /// A page of a list is asked for, and answered.
     pub(super) fn paged(self, items: Schema) -> Self {
+        self.paged_after("cursor", items)
+    }
+
+    /// The same where the list is by name.
+    pub(super) fn paged_by_name(self, items: Schema) -> Self {
+        self.paged_after("cursor-by-name", items)
+    }
+
+    fn paged_after(self, cursor: &str, items: Schema) -> Self {
         let limit = Schema::whole(1..=i64::from(MAX_LIMIT)).or(DEFAULT_LIMIT).about("how many items at the most");
-        let cursor = Schema::format("cursor").about("`nextCursor` of the page before, as it is");
+        let cursor = Schema::format(cursor).about("`nextCursor` of the page before, as it is");
         self.query("limit", limit)
             .query("cursor", cursor)
             .answers(StatusCode::OK, "A page", Schema::page(items))
@@ -137,6 +146,16 @@ impl Operation {
         if let Some(answer) = self.answers.get_mut(&StatusCode::CREATED.as_u16()) {
             let about = format!("the address of the new {of}");
             answer["headers"]["Location"] = json!({"description": about, "schema": {"type": "string"}});
+        }
+        self
+    }
+
+    /// Operations that can go on with something of each answer, which they have in their path as `{id}` or `{name}`.
+    pub(super) fn leads_to<const N: usize>(mut self, place: &str, said: &str, operations: [&str; N]) -> Self {
+        for answer in self.answers.values_mut() {
+            for operation in operations {
+                answer["links"][operation] = json!({"operationId": operation, "parameters": {place: said}});
+            }
         }
         self
     }

@@ -11,6 +11,7 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation
         .query("status", Schema::word(MessageStatus::ALL.map(MessageStatus::as_str)))
         .paged(Schema::named("Message"))
+        .leads_to("id", "$response.body#/items/0/id", ["retryMessage"])
 }
 
 pub(in crate::http) fn show(operation: Operation) -> Operation {

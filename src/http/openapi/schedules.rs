@@ -22,12 +22,28 @@ use crate::http::schedule_moves;
 /// What can be wrong with a schedule, beside what can be wrong with anything.
 const WRONG: [Code; 3] = [Code::InvalidTimezone, Code::InvalidCron, Code::NeverFires];
 
+/// What can be done with a schedule.
+const MOVES: [&str; 11] = [
+    "getSchedule",
+    "replaceSchedule",
+    "patchSchedule",
+    "deleteSchedule",
+    "pauseSchedule",
+    "resumeSchedule",
+    "triggerSchedule",
+    "backfillSchedule",
+    "listExecutions",
+    "nextFires",
+    "why",
+];
+
 pub(in crate::http) fn create(operation: Operation) -> Operation {
     operation
         .body(Schema::named("NewSchedule"), example_input())
         .answers(StatusCode::CREATED, "The new schedule", schedule().needs([("warnings", warnings())]))
         .with("ETag", "the version")
         .with_location("schedule")
+        .leads_to("id", "$response.body#/id", MOVES)
         .refuses(WRONG)
         .refuses([Code::ClientRequestIdInUse, Code::NameTaken])
 }

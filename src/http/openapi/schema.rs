@@ -209,6 +209,11 @@ impl Schema {
         if is_shaped { Self::either([self, Self::of(json!({"type": "null"}))]) } else { self }
     }
 
+    /// A text that a regular expression finds.
+    pub(crate) fn matching(self, pattern: &str) -> Self {
+        self.with("pattern", pattern.into())
+    }
+
     /// With a sentence about it.
     pub(crate) fn about(self, text: &str) -> Self {
         self.with("description", text.into())

@@ -48,9 +48,7 @@ pub(in crate::http) fn work(operation: Operation) -> Operation {
 }
 
 pub(in crate::http) fn nodes(operation: Operation) -> Operation {
-    let next = Schema::text().or_null().about("always null: all nodes are on one page");
-    let nodes = Schema::object([("items", Schema::list(Schema::named("Node"))), ("nextCursor", next)]);
-    operation.answers(StatusCode::OK, "The nodes that were heard of lately", nodes)
+    operation.paged(Schema::named("Node"))
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
@@ -72,6 +70,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("startedAt", Schema::instant()),
         ("seenAt", Schema::instant()),
         ("paused", Schema::flag()),
+        ("leader", Schema::flag().about("whether it decides what is due")),
         ("plugins", Schema::list(Schema::text())),
         ("listen", Schema::text().or_null()),
     ]);

@@ -25,6 +25,7 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
         .answers(StatusCode::CREATED, "The new task", Schema::named("Task"))
         .answers(StatusCode::OK, "The living task with the same `dedupeKey`", Schema::named("DeduplicatedTask"))
         .with_location("task")
+        .leads_to("id", "$response.body#/id", ["getTask", "cancelTask", "rescheduleTask", "retryTask", "why"])
         .refuses(WRONG)
 }
 

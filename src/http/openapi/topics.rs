@@ -11,7 +11,7 @@ use crate::http::problem::Code;
 use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS, MAX_SECRETS};
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
-    operation.paged(Schema::named("Topic"))
+    operation.paged_by_name(Schema::named("Topic"))
 }
 
 pub(in crate::http) fn show(operation: Operation) -> Operation {
@@ -36,6 +36,7 @@ pub(in crate::http) fn put(operation: Operation) -> Operation {
         .answers(StatusCode::OK, "The definition", Schema::named("Topic"))
         .answers(StatusCode::CREATED, "The new definition", Schema::named("Topic"))
         .with_location("definition")
+        .leads_to("name", "$response.body#/name", ["getTopic", "deleteTopic", "pauseTopic", "resumeTopic"])
         .refuses([Code::HandlerRegistered])
 }
 
@@ -75,8 +76,8 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
 
 /// A route as callers say it.
 fn route_input() -> Schema {
-    let secret = Schema::text_of(8..=512).about("at most 512 bytes without control characters; never shown again");
-    let name = || Schema::text_of(1..=200).about("without a colon");
+    let secret = Schema::text_of(8..=512).matching(r"^[^\x00-\x1f\x7f-\x9f]*$").about("never shown again");
+    let name = || Schema::text_of(1..=200).matching(r"^[^:\x00-\x1f\x7f-\x9f]*$");
     let bare = |kind: &str| Schema::object([("type", Schema::word([kind]))]);
     Schema::either([
         Schema::object([("type", Schema::word(["handler", "pull", "event"]))]),

@@ -19,11 +19,14 @@ pub(in crate::http) fn claim(operation: Operation) -> Operation {
         ("leaseSeconds", Schema::whole(1..=3600).or(30).about("how long they are the worker's alone, unless extended")),
     ]);
     let claimed = task().needs([("epoch", epoch()), ("leaseExpiresAt", Schema::instant())]);
-    operation.body(body, json!({"topics": ["resize"], "max": 10})).answers(
-        StatusCode::OK,
-        "Tasks to work on; none is an answer too",
-        Schema::object([("tasks", Schema::list(claimed))]),
-    )
+    operation
+        .body(body, json!({"topics": ["resize"], "max": 10}))
+        .answers(
+            StatusCode::OK,
+            "Tasks to work on; none is an answer too",
+            Schema::object([("tasks", Schema::list(claimed))]),
+        )
+        .leads_to("id", "$response.body#/tasks/0/id", ["extendLease", "completeTask", "failTask"])
 }
 
 pub(in crate::http) fn heartbeat(operation: Operation) -> Operation {
