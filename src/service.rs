@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use chrono::TimeDelta;
 use punctual_actors::{Handlers, Settings, TreeError};
 use punctual_domain::clock::Clock;
@@ -27,7 +28,7 @@ use crate::config::{Config, DeclaredTopic};
 use crate::delivery::{self, DeliverySetupError};
 use crate::engine::{self, Command, Engine, EngineError};
 use crate::feed::Feed;
-use crate::http::{self, Api, BoundedListener, Reach, State};
+use crate::http::{self, Api, BoundedListener, Headers, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
@@ -295,12 +296,15 @@ impl Service {
         let _upkeep = Exporter::of_process().keep_up();
         // They are shown to the last.
         let _metrics = self.metrics.map(|Metrics { socket, router, .. }| {
-            AbortOnDropHandle::new(tokio::spawn(axum::serve(BoundedListener::new(socket), router).into_future()))
+            AbortOnDropHandle::new(tokio::spawn(
+                axum::serve(BoundedListener::new(socket), with_headers(router)).into_future(),
+            ))
         });
         let stopping = CancellationToken::new();
         let stopped = stopping.clone().cancelled_owned();
-        let mut serving =
-            tokio::spawn(axum::serve(self.listener, self.router).with_graceful_shutdown(stopped).into_future());
+        let mut serving = tokio::spawn(
+            axum::serve(self.listener, with_headers(self.router)).with_graceful_shutdown(stopped).into_future(),
+        );
         let mut shutdown = std::pin::pin!(shutdown);
         let ended = loop {
             tokio::select! {
@@ -330,6 +334,11 @@ impl Service {
         info!("service stopped");
         ended
     }
+}
+
+/// Routes that tell each connection when the headers of a request have been read.
+fn with_headers(router: axum::Router) -> IntoMakeServiceWithConnectInfo<axum::Router, Headers> {
+    router.into_make_service_with_connect_info()
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

@@ -1,10 +1,11 @@
 //! The definitions of topics as this node knows them: read from the store at most once a second.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use punctual_actors::{OTHER_TOPICS, TopicMeters, topic_label};
 use punctual_domain::store::{Created, Store, StoreError};
 use punctual_domain::topic::{Topic, TopicDefinition};
 use tokio::sync::Mutex;
@@ -25,11 +26,13 @@ pub(crate) struct TopicDirectory {
     seen: Mutex<Option<(Instant, Answer)>>,
     /// Definitions changed since.
     is_stale: AtomicBool,
+    /// By the label of their topics; there are no more of them than there were definitions.
+    meters: SyncMutex<HashMap<String, Arc<TopicMeters>>>,
 }
 
 impl TopicDirectory {
     pub(crate) fn new(store: Arc<dyn Store>, handled: BTreeSet<&'static str>) -> Self {
-        Self { store, handled, seen: Mutex::new(None), is_stale: AtomicBool::new(false) }
+        Self { store, handled, seen: Mutex::new(None), is_stale: AtomicBool::new(false), meters: SyncMutex::default() }
     }
 
     /// All definitions, at most a second old.
@@ -46,6 +49,17 @@ impl TopicDirectory {
         let definitions = self.store.topics().await.map(Arc::from);
         *seen = Some((Instant::now(), definitions.clone()));
         definitions
+    }
+
+    /// What is measured of the tasks of a topic. While the definitions are not known it counts among the others.
+    pub(crate) async fn meters(&self, topic: &Topic) -> Arc<TopicMeters> {
+        let definitions = self.definitions().await;
+        let label = definitions.as_deref().map_or(OTHER_TOPICS, |definitions| topic_label(definitions, topic));
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        match meters.get(label) {
+            Some(known) => Arc::clone(known),
+            None => Arc::clone(meters.entry(label.to_owned()).or_insert_with(|| TopicMeters::of(label))),
+        }
     }
 
     /// Counts those of newly made tasks that will only be announced.

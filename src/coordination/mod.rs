@@ -15,6 +15,9 @@ use self::redis::InRedis;
 use self::row::InStore;
 use crate::redis::Redis;
 
+/// The name of the leadership over what is due.
+pub(crate) const LEADERSHIP: &str = "ticker";
+
 /// How long leadership lasts, and how often it is renewed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {

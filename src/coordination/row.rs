@@ -6,8 +6,7 @@ use punctual_domain::coordination::{Coordination, CoordinationError, Standing};
 use punctual_domain::id::NodeId;
 use punctual_domain::store::Store;
 
-/// What the leader leads.
-const NAME: &str = "ticker";
+use super::LEADERSHIP;
 
 /// The leader holds a row of the store; the store's clock says until when.
 pub(super) struct InStore {
@@ -19,7 +18,7 @@ pub(super) struct InStore {
 #[async_trait]
 impl Coordination for InStore {
     async fn lead(&self) -> Result<Standing, CoordinationError> {
-        match self.store.lead(NAME, self.node, self.lease).await {
+        match self.store.lead(LEADERSHIP, self.node, self.lease).await {
             Ok(leadership) if leadership.owner == self.node => Ok(Standing::Leads(self.lease)),
             Ok(_) => Ok(Standing::Follows),
             Err(error) => Err(CoordinationError(error.to_string())),
@@ -27,6 +26,6 @@ impl Coordination for InStore {
     }
 
     async fn resign(&self) -> Result<(), CoordinationError> {
-        self.store.resign(NAME, self.node).await.map_err(|error| CoordinationError(error.to_string()))
+        self.store.resign(LEADERSHIP, self.node).await.map_err(|error| CoordinationError(error.to_string()))
     }
 }

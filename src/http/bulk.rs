@@ -7,8 +7,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
-use punctual_domain::store::{Bulk, Reply, Span, TaskFilter};
+use punctual_actors::Origin;
+use punctual_domain::store::{Bulk, Depth, Reply, Span, TaskFilter};
 use punctual_domain::task::TaskStatus;
+use punctual_domain::topic::Topic;
 
 use super::auth::Caller;
 use super::body::JsonBody;
@@ -36,6 +38,11 @@ pub(crate) async fn cancel(
             changed.stopped.iter().for_each(|id| api.wake.task_cancelled(*id));
             if bulk == Bulk::Apply {
                 api.wake.tasks_changed();
+            }
+            for Depth { topic, of_schedules, tasks } in &changed.by_topic {
+                let origin = if *of_schedules { Origin::Schedule } else { Origin::Task };
+                let meters = api.topics.meters(&Topic::from_stored(topic.as_str())).await;
+                meters.ended(TaskStatus::Cancelled, origin, *tasks);
             }
             Ok(call::respond(call::counted(changed.count)))
         }

@@ -132,17 +132,22 @@ async fn take(api: &Api, visit: &Visit, call: &Call) -> Result<Taken, Problem> {
     };
     match visit.claim(remember).await? {
         Reply::Made(delivery) if delivery.tasks.is_empty() => Ok(Taken::Nothing),
-        Reply::Made(delivery) => Ok(Taken::Tasks(deliver(delivery, memory)?)),
+        Reply::Made(delivery) => Ok(Taken::Tasks(deliver(api, delivery, memory).await?)),
         Reply::Replayed(first) => Ok(Taken::Tasks(call::respond(first))),
     }
 }
 
 /// An answer whose tasks are handed back unless somebody is there to send it to.
-fn deliver(delivery: Delivery, memory: Held) -> Result<Response, Problem> {
+async fn deliver(api: &Api, delivery: Delivery, memory: Held) -> Result<Response, Problem> {
     let text = written(&delivery.tasks).map_err(cannot_be_shown)?;
+    let mut meters = Vec::with_capacity(delivery.tasks.len());
+    for task in &delivery.tasks {
+        meters.push(api.topics.meters(&task.topic).await);
+    }
     let (length, bytes): (usize, Bytes) = (text.len(), memory.with(text.into_bytes()));
     let sending = async move {
         // Asked for only when there is a connection to write it to.
+        delivery.tasks.iter().zip(meters).for_each(|(task, meters)| meters.began(task));
         delivery.arrived();
         Ok::<_, std::convert::Infallible>(bytes)
     };

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::listener::Headers;
 use super::problem::{Code, Problem};
 use super::{Api, claims};
 
@@ -19,6 +20,9 @@ const MAX_HEADER_BYTES: usize = 32 * 1024;
 
 /// Refuses addresses and headers without measure.
 pub(crate) async fn bounds(request: Request, next: Next) -> Response {
+    if let Some(ConnectInfo(headers)) = request.extensions().get::<ConnectInfo<Headers>>() {
+        headers.were_read();
+    }
     let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     if uri_bytes > MAX_URI_BYTES {
         let detail = format!("an address has at most {MAX_URI_BYTES} bytes (8 KiB)");

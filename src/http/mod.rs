@@ -1,6 +1,6 @@
 //! The HTTP API: the router, built apart from whoever serves it.
 //!
-//! A request passes, from the outside in: its span and the count, panics caught, bounds on address and headers, and for the API the origin check,
+//! A request passes, from the outside in: its span and the count, panics caught, compression of the answer, bounds on address and headers, and for the API the origin check,
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
@@ -69,11 +69,14 @@ use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
+use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 pub(crate) use auth::Reach;
 use endpoint::Access;
-pub(crate) use listener::BoundedListener;
+pub(crate) use listener::{BoundedListener, Headers};
 pub(crate) use openapi::document as openapi_document;
 pub(crate) use state::State;
 pub(crate) use topics::declared as declared_topic;
@@ -93,6 +96,9 @@ use requests::Requests;
 
 /// How many requests are worked on at once; further ones are told to come back.
 const MAX_REQUESTS: usize = 1024;
+
+/// From how many bytes on an answer is compressed, for those who can read that.
+const COMPRESSED_FROM: u64 = 1024;
 
 /// What the handlers work with.
 pub(crate) struct Api {
@@ -200,8 +206,11 @@ pub(crate) fn metrics_router(api: Arc<Api>) -> Router {
 
 /// Puts around routes what every request passes first.
 fn surrounded(routes: Router) -> Router {
+    // Small answers are not worth it, and streams must not wait until enough has come together.
+    let compressed = SizeAbove::new(COMPRESSED_FROM).and(NotForContentType::SSE);
     routes
         .layer(from_fn(guard::bounds))
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(compressed))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(Arc::<Requests>::default(), requests::count))
         .layer(from_fn(trace::trace))

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use punctual_actors::Origin;
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{Created, Reply, StoreError};
 use punctual_domain::task::{Task, TaskStatus};
@@ -35,9 +36,7 @@ pub(crate) async fn cancel(
     if let Some(first) = call.first_answer(&*api.store).await? {
         return Ok(first);
     }
-    if caller.is_limited() {
-        find(&api, &caller, id).await?;
-    }
+    let was_live = !find(&api, &caller, id).await?.status.has_ended();
     let remember = call.remember(call::shown);
     let task = match api.store.cancel(id, remember).await.map_err(about(id))? {
         Reply::Made(task) => task,
@@ -46,6 +45,9 @@ pub(crate) async fn cancel(
     if task.status == TaskStatus::Cancelled {
         api.wake.task_cancelled(id);
         api.wake.tasks_changed();
+        if was_live {
+            count_cancelled(&api, &task).await;
+        }
     }
     Ok(call::respond(call::shown(&task)))
 }
@@ -84,6 +86,7 @@ pub(crate) async fn reschedule(
         Reply::Made(task) => {
             api.wake.task_cancelled(id);
             api.wake.tasks_changed();
+            count_cancelled(&api, &replaced).await;
             Ok(call::respond(call::replaced(&task, &warnings)))
         }
         Reply::Replayed(first) => Ok(call::respond(first)),
@@ -116,6 +119,11 @@ pub(crate) async fn retry(
         }
         Reply::Replayed(first) => Ok(call::respond(first)),
     }
+}
+
+/// Counts a task that was cancelled here.
+async fn count_cancelled(api: &Api, task: &Task) {
+    api.topics.meters(&task.topic).await.ended(TaskStatus::Cancelled, Origin::of(task), 1);
 }
 
 /// Refuses whatever stands in the body or the query of a call that takes nothing; answers its `Idempotency-Key`.

@@ -8,22 +8,32 @@ use axum::http::Uri;
 use axum::response::Response;
 use punctual_domain::id::NodeId;
 use punctual_domain::node::Node;
+use punctual_domain::store::Page;
 use serde::{Deserialize, Serialize};
 
 use super::instant::Instant;
 use super::problem::Problem;
 use super::query::Parameters;
 use super::{Api, cursor};
+use crate::coordination::LEADERSHIP;
 
 /// How long a node is shown that is not heard of any more; a while later its row is removed.
 const SHOWN: Duration = Duration::from_secs(10 * 60);
 
 /// `GET /api/v1/nodes`.
 pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Problem> {
-    Parameters::of(&uri)?.finish()?;
-    let nodes = api.store.nodes(SHOWN).await?;
-    let items: Vec<_> = nodes.iter().map(NodeView::of).collect();
-    cursor::page(&uri, &items, None)
+    let mut parameters = Parameters::of(&uri)?;
+    let page: Page<NodeId> = parameters.page();
+    parameters.finish()?;
+    let (nodes, leadership) = tokio::try_join!(api.store.nodes(SHOWN), api.store.leadership(LEADERSHIP))?;
+    let leader = leadership.filter(|leadership| leadership.expires_at > api.time.now()).map(|held| held.owner);
+    // Where there can be no others nobody is elected: whoever works leads.
+    let leads = |node: &Node| match api.store.has_other_nodes() {
+        true => leader == Some(node.id),
+        false => !api.state.is_paused(),
+    };
+    let views: Vec<_> = nodes.iter().map(|node| NodeView::of(node, leads(node))).collect();
+    cursor::page_of(&uri, &views, page, |view| view.id)
 }
 
 /// A node as the API shows it.
@@ -36,6 +46,8 @@ struct NodeView<'a> {
     started_at: Instant,
     seen_at: Instant,
     paused: bool,
+    /// Whether it decides what is due.
+    leader: bool,
     plugins: Vec<String>,
     listen: Option<String>,
 }
@@ -50,7 +62,7 @@ struct About {
 }
 
 impl<'a> NodeView<'a> {
-    fn of(node: &'a Node) -> Self {
+    fn of(node: &'a Node, leader: bool) -> Self {
         // One of another release may say other things.
         let About { paused, plugins, listen } = serde_json::from_str(node.about.as_str()).unwrap_or_default();
         Self {
@@ -60,6 +72,7 @@ impl<'a> NodeView<'a> {
             started_at: Instant(node.started_at),
             seen_at: Instant(node.seen_at),
             paused,
+            leader,
             plugins,
             listen,
         }

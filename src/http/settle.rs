@@ -11,12 +11,13 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use punctual_actors::Origin;
 use punctual_domain::Outcome;
 use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::retry::MAX_DELAY_MS;
 use punctual_domain::store::{Extension as LeaseExtension, Settled, Settling, TaskWithAttempts};
-use punctual_domain::task::{AttemptOutcome, MAX_ERROR_BYTES, MAX_RESULT_BYTES, TaskStatus};
+use punctual_domain::task::{AttemptOutcome, MAX_ERROR_BYTES, MAX_RESULT_BYTES, Task, TaskStatus};
 use serde::Serialize;
 
 use super::Api;
@@ -175,12 +176,13 @@ async fn settle(api: &Api, caller: &Caller, said: Said<Outcome>) -> Result<Respo
     let found = find(api, caller, id).await?;
     if found.task.status == TaskStatus::Running && found.task.epoch == epoch {
         let settlement = found.task.decide(what, chance());
-        let goes_on = !settlement.status().has_ended();
+        let status = settlement.status();
         let settled = api.store.settle(vec![Settling { task_id: id, epoch, settlement }]).await?;
         if settled.first() == Some(&Settled::Now) {
             // Its topic has room again.
             api.desk.ring();
-            if goes_on || found.task.serial_key.is_some() {
+            measure(api, &found.task, status).await;
+            if !status.has_ended() || found.task.serial_key.is_some() {
                 api.wake.tasks_changed();
             }
         }
@@ -193,6 +195,16 @@ async fn settle(api: &Api, caller: &Caller, said: Said<Outcome>) -> Result<Respo
         return Err(lease_lost(epoch));
     }
     call.respond_and_keep(&*api.store, call::shown(&task)).await
+}
+
+/// Measures an attempt that a worker ended, after which the task has this status.
+async fn measure(api: &Api, task: &Task, status: TaskStatus) {
+    let meters = api.topics.meters(&task.topic).await;
+    let elapsed = task.started_at.and_then(|started_at| (api.time.now() - started_at).to_std().ok());
+    meters.took(elapsed.unwrap_or_default(), task.timeout_seconds);
+    if status.has_ended() {
+        meters.ended(status, Origin::of(task), 1);
+    }
 }
 
 /// The task, if the caller's key is for its topic. A task never changes its topic.

@@ -13,11 +13,10 @@ use punctual_domain::why::{Cause, NodeFacts, Reason, ScheduleFacts, TaskFacts, w
 use serde::{Deserialize, Serialize};
 
 use super::{InspectError, Inspector, Moment, shortened};
+use crate::coordination::LEADERSHIP;
 
 /// A node that was not heard of for longer counts as gone.
 const LATELY: Duration = Duration::from_secs(60);
-/// The name of the leadership over what is due.
-const LEADERSHIP: &str = "ticker";
 /// How many fires are looked at to find the last one of the schedule's own.
 const LAST_FIRES: u32 = 20;
 

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use metrics::gauge;
 use punctual_actors::Overheard;
 use punctual_domain::clock::Clock;
 use punctual_domain::id::NodeId;
@@ -121,6 +122,7 @@ impl PullDesk {
         let (patterns, max) = (ask.patterns.clone(), ask.max);
         let place = Place { patterns, max, state: PlaceState::Looking, woken: Arc::clone(&woken) };
         waiting.places.insert(number, place);
+        gauge!("punctual_workers").set(waiting.places.len() as f64);
         drop(waiting);
         Some(Visit { desk: self.clone(), number, ask, woken })
     }
@@ -402,6 +404,7 @@ impl Drop for Visit {
     fn drop(&mut self) {
         let mut waiting = self.desk.0.waiting();
         let left = waiting.places.remove(&self.number);
+        gauge!("punctual_workers").set(waiting.places.len() as f64);
         if left.is_some_and(|place| place.state != PlaceState::Resting) && !waiting.places.is_empty() {
             // It may have been woken for something that it did not take.
             waiting.look = true;

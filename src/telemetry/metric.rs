@@ -79,6 +79,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("punctual_database_up", Gauge, &[], ONE, "Whether the database answered; while it does not, what is counted in it is NaN."),
     metric("punctual_http_requests_total", Counter, &["method", "route", "status"], NONE, "Answered requests, by class of status."),
     metric("punctual_http_request_duration_seconds", ANSWER, &["method", "route"], NONE, "How long requests took until their answer began."),
+    metric("punctual_workers", Gauge, &[], ONE, "Workers that claim or wait for tasks; there are at most 2048."),
     metric("punctual_event_streams", Gauge, &[], ONE, "Open streams of events; there are at most 256."),
     metric("punctual_event_streams_dropped_total", Counter, &[], ONE, "Streams of events that were dropped, most of them for not keeping up."),
     metric("punctual_http_requests_in_flight", Gauge, &[], ONE, "Requests being worked on; further ones than 1024 are told to come back."),

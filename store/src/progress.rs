@@ -1,7 +1,9 @@
 //! How far a bulk change came, as it is kept under its `Idempotency-Key` until there is an answer.
 
+use std::collections::BTreeMap;
+
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Answer, StoreError};
+use punctual_domain::store::{Answer, Depth, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::text::{from_text, to_text};
@@ -50,5 +52,22 @@ impl Kept {
             Self::Answer(answer) => Some(answer),
             Self::Progress(_) => None,
         }
+    }
+}
+
+/// Tasks that were changed, by topic and whether fires made them.
+#[derive(Debug, Default)]
+pub(crate) struct ByTopic(BTreeMap<(String, bool), u64>);
+
+impl ByTopic {
+    pub(crate) fn add(&mut self, topic: String, of_schedules: bool, tasks: u64) {
+        *self.0.entry((topic, of_schedules)).or_default() += tasks;
+    }
+}
+
+impl From<ByTopic> for Vec<Depth> {
+    fn from(by_topic: ByTopic) -> Self {
+        let depth = |((topic, of_schedules), tasks)| Depth { topic, of_schedules, tasks };
+        by_topic.0.into_iter().map(depth).collect()
     }
 }

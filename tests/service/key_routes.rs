@@ -179,6 +179,12 @@ async fn nodes_say_what_they_are(database: Database) {
     for field in ["id", "version", "tzVersion", "startedAt", "seenAt"] {
         assert!(node[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
     }
+    assert_eq!(node["leader"], false, "it does not work");
+    assert_eq!(server.post("/api/v1/resume", "").await.status, 200);
+    // It is elected by and by.
+    while server.get("/api/v1/nodes").await.json()["items"][0]["leader"] != true {
+        tokio::task::yield_now().await;
+    }
     server.stop();
 }
 

@@ -1,11 +1,22 @@
 //! Lists: filters, pages, cursors.
 
+use std::process::Command;
+
+use punctual_domain::key::Role;
+use reqwest::Method;
 use serde_json::Value;
 
+use crate::keys::add_key;
 use crate::on_each_database;
-use crate::support::{Database, Server};
+use crate::support::{Answer, Database, Server};
 
-on_each_database!(pages_follow_each_other_newest_first, filters_narrow_the_list, large_payloads_end_a_page_early);
+on_each_database!(
+    pages_follow_each_other_newest_first,
+    every_list_has_pages_and_a_link_to_the_next,
+    filters_narrow_the_list,
+    large_payloads_end_a_page_early,
+    long_answers_are_compressed_for_those_who_can_read_that,
+);
 
 async fn pages_follow_each_other_newest_first(database: Database) {
     let server = Server::start(&database);
@@ -27,6 +38,86 @@ async fn pages_follow_each_other_newest_first(database: Database) {
     assert_eq!(listed, made);
     let exact = server.get("/api/v1/tasks?limit=7").await.json();
     assert_eq!((ids(&exact).len(), &exact["nextCursor"]), (7, &Value::Null));
+    server.stop();
+}
+
+/// Follows the links from page to page of one item each; answers how many there were.
+async fn follow_links(server: &Server, path: &str, key: &str) -> usize {
+    let (mut link, mut pages) = (path.to_owned(), 0);
+    loop {
+        let page = Answer::to(server.request(Method::GET, &link).bearer_auth(key)).await;
+        assert_eq!((page.status.as_u16(), page.json()["items"].as_array().unwrap().len()), (200, 1), "{page:?}");
+        pages += 1;
+        let next = page.header("link").strip_prefix('<').and_then(|link| link.strip_suffix(r#">; rel="next""#));
+        assert_eq!(next.is_some(), !page.json()["nextCursor"].is_null(), "{page:?}");
+        match next {
+            Some(next) => link = next.to_owned(),
+            None => return pages,
+        }
+    }
+}
+
+async fn every_list_has_pages_and_a_link_to_the_next(database: Database) {
+    for name in ["pk_a", "pk_b", "pk_c"] {
+        add_key(&database, name, Role::Admin, &[]).await;
+    }
+    let server = Server::start(&database);
+    let call = |method, path: &str, body: String| {
+        let request = server.request(method, path).bearer_auth("pk_a").header("content-type", "application/json");
+        Answer::to(request.body(body))
+    };
+    for n in 0..3 {
+        let name = format!(r#""name":"n{n}""#);
+        let schedule = format!(r#"{{{name},"everyMs":3600000,"timezone":"UTC","topic":"echo"}}"#);
+        for (method, path, body) in [
+            (Method::POST, "/api/v1/tasks".to_owned(), r#"{"topic":"echo"}"#.to_owned()),
+            (Method::POST, "/api/v1/schedules".to_owned(), schedule),
+            (Method::POST, "/api/v1/calendars".to_owned(), format!("{{{name}}}")),
+            (Method::PUT, format!("/api/v1/topics/n{n}"), "{}".to_owned()),
+        ] {
+            let made = call(method, &path, body).await;
+            assert_eq!(made.status, 201, "{made:?}");
+        }
+    }
+    let schedules = call(Method::GET, "/api/v1/schedules", String::new()).await.json();
+    let id = schedules["items"][0]["id"].as_str().unwrap();
+    for _ in 0..3 {
+        call(Method::POST, &format!("/api/v1/schedules/{id}/trigger"), "{}".to_owned()).await;
+    }
+    for (path, pages) in [
+        ("/api/v1/tasks?topic=echo&limit=1", 6),
+        ("/api/v1/schedules?limit=1", 3),
+        ("/api/v1/calendars?limit=1", 3),
+        // The one of the plugin is among them.
+        ("/api/v1/topics?limit=1", 4),
+        ("/api/v1/keys?limit=1", 3),
+        ("/api/v1/nodes?limit=1", 1),
+        ("/api/v1/audit?limit=1&actor=pk_a", 12),
+        (&format!("/api/v1/schedules/{id}/executions?limit=1"), 3),
+    ] {
+        assert_eq!(follow_links(&server, path, "pk_a").await, pages, "{path}");
+    }
+    server.stop();
+}
+
+async fn long_answers_are_compressed_for_those_who_can_read_that(database: Database) {
+    let server = Server::start(&database);
+    for _ in 0..10 {
+        server.make_task(r#"{"topic":"echo","delayMs":3600000}"#).await;
+    }
+    let plain = server.get("/api/v1/tasks").await;
+    assert_eq!(plain.header("content-encoding"), "");
+    let url = format!("{}/api/v1/tasks", server.url);
+    let read = Command::new("curl").args(["-sSi", "--compressed", &url]).output().unwrap();
+    let read = String::from_utf8(read.stdout).unwrap();
+    let (headers, body) = read.split_once("\r\n\r\n").unwrap();
+    assert!(headers.contains("content-encoding: gzip") && body == plain.text, "{read}");
+    let gzip = |path| server.request(Method::GET, path).header("accept-encoding", "gzip").send();
+    let short = gzip("/livez").await.unwrap();
+    assert_eq!(short.headers().get("content-encoding"), None, "not worth it");
+    let events = gzip("/api/v1/events").await.unwrap();
+    assert_eq!(events.headers().get("content-encoding"), None, "what happens is told at once");
+    drop(events);
     server.stop();
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use punctual_domain::key::Role;
 use punctual_domain::task::Settlement;
 use reqwest::Method;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -21,6 +22,7 @@ on_each_database!(
     requests_are_counted_by_route,
     they_need_a_key_once_there_are_any,
     an_address_of_their_own_needs_no_key,
+    what_callers_and_workers_end_is_counted,
 );
 
 /// What the specification names, with its kind.
@@ -80,6 +82,42 @@ async fn tasks_are_counted_by_topic_status_and_origin(database: Database) {
         assert_eq!(samples.value(&format!(r#"{name}_count{{topic="echo"}}"#)), Some(5.0), "{name}");
         assert_eq!(samples.value(&format!(r#"{name}_bucket{{topic="echo",le="+Inf"}}"#)), Some(5.0), "{name}");
     }
+    server.stop();
+}
+
+async fn what_callers_and_workers_end_is_counted(database: Database) {
+    let server = Server::start(&database);
+    server.put_topic("pull", r#"{"route":{"type":"pull"}}"#).await;
+    let id = |task: &Value| task["id"].as_str().unwrap().to_owned();
+    let mut tasks = Vec::new();
+    for _ in 0..6 {
+        tasks.push(id(&server.make_task(r#"{"topic":"pull"}"#).await));
+    }
+    let claimed = server.post("/api/v1/claims", r#"{"topics":["pull"],"max":3}"#).await.json();
+    let outcomes = [("complete", ""), ("fail", r#","error":"no""#), ("fail", r#","snoozeMs":60000"#)];
+    for (task, (action, more)) in claimed["tasks"].as_array().unwrap().iter().zip(outcomes) {
+        let body = format!(r#"{{"epoch":{}{more}}}"#, task["epoch"]);
+        let settled = server.post(&format!("/api/v1/tasks/{}/{action}", id(task)), body).await;
+        assert_eq!(settled.status, 200, "{settled:?}");
+    }
+    // The claims went to the oldest; a task that has ended is not ended again.
+    for _ in 0..2 {
+        server.post(&format!("/api/v1/tasks/{}/cancel", tasks[3]), "").await;
+        server.post(&format!("/api/v1/tasks/{}/cancel", tasks[0]), "").await;
+    }
+    server.post(&format!("/api/v1/tasks/{}/reschedule", tasks[4]), r#"{"delayMs":60000}"#).await;
+    let rest = server.post("/api/v1/tasks/cancel", r#"{"filter":{"status":"pending"}}"#).await;
+    assert_eq!(rest.json()["count"], 3, "the snoozed one, the last one, and the one in another's place");
+
+    let samples = server.samples(|_| true).await;
+    for (status, tasks) in [("completed", 1.0), ("failed", 1.0), ("cancelled", 5.0)] {
+        let series = format!(r#"punctual_tasks_total{{topic="pull",status="{status}",origin="task"}}"#);
+        assert_eq!(samples.value(&series), Some(tasks), "{status}");
+    }
+    for name in ["punctual_task_duration_seconds", "punctual_task_lag_seconds", "punctual_attempt_timeout_ratio"] {
+        assert_eq!(samples.value(&format!(r#"{name}_count{{topic="pull"}}"#)), Some(3.0), "{name}");
+    }
+    assert_eq!(samples.value("punctual_workers"), Some(0.0));
     server.stop();
 }
 

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use super::{Page, Span, StoreError};
+use super::{Depth, Page, Span, StoreError};
 use crate::id::{ScheduleId, TaskId};
 use crate::task::{AttemptRecord, NewTask, Task, TaskStatus};
 use crate::topic::Topic;
@@ -204,6 +204,8 @@ pub struct Changed {
     pub count: u64,
     /// Those among them that ran, and whose attempts should stop.
     pub stopped: Vec<TaskId>,
+    /// Those that this call cancelled, by topic and origin.
+    pub by_topic: Vec<Depth>,
 }
 
 /// An answer to a caller, kept word for word.

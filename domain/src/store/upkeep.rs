@@ -89,7 +89,7 @@ pub struct Counts {
     pub schedule_lag: Duration,
 }
 
-/// Due and unclaimed tasks of one topic and origin.
+/// Tasks of one topic and origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Depth {
     /// The topic.

@@ -8,10 +8,13 @@ use uuid::Uuid;
 
 use super::tasks::{Running, end_as_cancelled};
 use super::{PostgresStore, answers, broken, list, rows};
-use crate::progress::{Kept, Progress};
+use crate::progress::{ByTopic, Kept, Progress};
 
 /// How many tasks are changed in one transaction.
 const BATCH: u32 = 1_000;
+
+/// How many of these ended tasks there are of each topic and origin.
+const TOPICS: &str = include_str!("sql/topics_of_ended.sql");
 
 /// What a bulk change does to its tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,10 +48,11 @@ pub(super) async fn run(
         Change::Retry => filter.failed_only(),
     };
     let mut progress = Progress::default();
-    let mut stopped = Vec::new();
+    let (mut stopped, mut by_topic) = (Vec::new(), ByTopic::default());
     loop {
         let step = {
-            let (filter, remember, stopped) = (&filter, &mut remember, &mut stopped);
+            let (filter, remember) = (&filter, &mut remember);
+            let (stopped, by_topic) = (&mut stopped, &mut by_topic);
             lend!(store, |connection| {
                 let mut transaction = connection.begin().await.map_err(broken)?;
                 match answers::reserve(&mut transaction, remember.as_ref(), store.now()).await? {
@@ -64,7 +68,7 @@ pub(super) async fn run(
                     }
                     (Some(filter), Bulk::Apply) => {
                         let ids = page(&mut transaction, filter, progress.after).await?;
-                        progress.count += apply(&mut transaction, store, change, &ids, stopped).await?;
+                        progress.count += apply(&mut transaction, store, change, &ids, stopped, by_topic).await?;
                         ids.last().filter(|_| ids.len() == BATCH as usize).map(|id| TaskId(*id))
                     }
                 };
@@ -82,7 +86,7 @@ pub(super) async fn run(
         };
         match step {
             Step::On(reached) => progress = reached,
-            Step::Done(count) => return Ok(Reply::Made(Changed { count, stopped })),
+            Step::Done(count) => return Ok(Reply::Made(Changed { count, stopped, by_topic: by_topic.into() })),
             Step::Replayed(answer) => return Ok(Reply::Replayed(answer)),
         }
     }
@@ -95,10 +99,16 @@ async fn apply(
     change: Change,
     ids: &[Uuid],
     stopped: &mut Vec<TaskId>,
+    by_topic: &mut ByTopic,
 ) -> Result<u64, StoreError> {
     match change {
         Change::Cancel => {
-            let ended = end_as_cancelled(connection, ids, Running::Too, store.now()).await?;
+            let ended = end_as_cancelled(&mut *connection, ids, Running::Too, store.now()).await?;
+            let ids: Vec<_> = ended.iter().map(|ended| ended.id.0).collect();
+            for row in sqlx::query(TOPICS).bind(ids).fetch_all(connection).await.map_err(broken)? {
+                let mut columns = rows::Columns::of(&row);
+                by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
+            }
             stopped.extend(ended.iter().filter(|ended| ended.was_running).map(|ended| ended.id));
             Ok(ended.len() as u64)
         }

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::rows::{Columns, Hex, micros};
 use super::{SqliteStore, answers, broken, list, settle};
-use crate::progress::{Kept, Progress};
+use crate::progress::{ByTopic, Kept, Progress};
 use crate::text::to_text;
 
 /// How many tasks are changed in one transaction.
@@ -32,6 +32,7 @@ struct UnderWay {
     remember: Option<Remember<u64>>,
     progress: Progress,
     stopped: Vec<TaskId>,
+    by_topic: ByTopic,
 }
 
 /// What one transaction did.
@@ -56,7 +57,8 @@ pub(super) async fn run(
         Change::Cancel => filter.live_only(),
         Change::Retry => filter.failed_only(),
     };
-    let mut under_way = UnderWay { change, filter, bulk, remember, progress: Progress::default(), stopped: Vec::new() };
+    let (progress, stopped, by_topic) = (Progress::default(), Vec::new(), ByTopic::default());
+    let mut under_way = UnderWay { change, filter, bulk, remember, progress, stopped, by_topic };
     loop {
         let only_reads = under_way.bulk == Bulk::DryRun && under_way.remember.is_none();
         let step = match only_reads {
@@ -97,7 +99,7 @@ impl UnderWay {
 
     async fn done(self, connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<Step, StoreError> {
         answers::keep(connection, self.remember, &self.progress.count, now).await?;
-        Ok(Step::Done(Changed { count: self.progress.count, stopped: self.stopped }))
+        Ok(Step::Done(Changed { count: self.progress.count, stopped: self.stopped, by_topic: self.by_topic.into() }))
     }
 
     /// Changes these tasks; answers how many, and notes those that ran.
@@ -109,15 +111,22 @@ impl UnderWay {
     ) -> Result<u64, StoreError> {
         match self.change {
             Change::Cancel => {
+                let hex = to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
                 let running = sqlx::query(include_str!("sql/running_tasks.sql"))
-                    .bind(to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
+                    .bind(&hex)
                     .fetch_all(&mut *connection)
                     .await
                     .map_err(broken)?;
                 for row in &running {
                     self.stopped.push(TaskId(Columns::of(row).take()?));
                 }
-                settle::cancel(connection, ids, now).await
+                let count = settle::cancel(connection, ids, now).await?;
+                let topics = sqlx::query(include_str!("sql/topics_of_ended.sql")).bind(&hex);
+                for row in topics.fetch_all(connection).await.map_err(broken)? {
+                    let mut columns = Columns::of(&row);
+                    self.by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
+                }
+                Ok(count)
             }
             Change::Retry => {
                 let rows: Vec<_> = ids.iter().map(|id| (Hex(TaskId::generate().0), Hex(id.0))).collect();

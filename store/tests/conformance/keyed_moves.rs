@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_domain::store::{
-    Answer, Backfill, Backfilled, Bulk, Changed, Created, Remember, Reply, StoreError, TaskFilter,
+    Answer, Backfill, Backfilled, Bulk, Changed, Created, Depth, Remember, Reply, StoreError, TaskFilter,
 };
 use punctual_domain::task::TaskStatus;
 
@@ -91,7 +91,7 @@ pub(crate) async fn a_bulk_change_that_comes_again_changes_nothing(world: World)
         world.ended(task("mail"), TaskStatus::Failed).await;
     }
     let all = TaskFilter::default();
-    let made = Changed { count: 3, stopped: vec![] };
+    let made = Changed { count: 3, ..Changed::default() };
     assert_eq!(world.store.retry_matching(&all, Bulk::Apply, counted()).await, Ok(Reply::Made(made)));
     let again = world.store.retry_matching(&all, Bulk::Apply, counted()).await;
     assert_eq!(again, Ok(Reply::Replayed(answer("3"))));
@@ -103,7 +103,7 @@ pub(crate) async fn a_bulk_change_that_comes_again_changes_nothing(world: World)
 pub(crate) async fn a_dry_run_that_comes_again_counts_what_it_counted(world: World) {
     world.add_all((0..3).map(|_| task("mail"))).await;
     let all = TaskFilter::default();
-    let made = Changed { count: 3, stopped: vec![] };
+    let made = Changed { count: 3, ..Changed::default() };
     assert_eq!(world.store.cancel_matching(&all, Bulk::DryRun, counted()).await, Ok(Reply::Made(made)));
     world.add(task("mail")).await;
     let again = world.store.cancel_matching(&all, Bulk::DryRun, counted()).await;
@@ -179,12 +179,17 @@ pub(crate) async fn eight_calls_of_one_bulk_retry_do_it_together(world: World) {
     assert_eq!(world.database.count("punctual_tasks").await, 2_500);
 }
 
-pub(crate) async fn a_bulk_cancel_tells_which_tasks_ran(world: World) {
+pub(crate) async fn a_bulk_cancel_tells_which_tasks_ran_and_their_topics(world: World) {
     let running = world.running(task("mail")).await;
     world.add_all((0..3).map(|_| task("mail"))).await;
     world.ended(task("print"), TaskStatus::Failed).await;
+    world.add(task("print")).await;
+    let dry = world.store.cancel_matching(&TaskFilter::default(), Bulk::DryRun, None).await;
+    assert_eq!(dry, Ok(Reply::Made(Changed { count: 5, ..Changed::default() })));
     let cancelled = world.store.cancel_matching(&TaskFilter::default(), Bulk::Apply, None).await;
-    assert_eq!(cancelled, Ok(Reply::Made(Changed { count: 4, stopped: vec![running.id] })));
+    let of = |topic: &str, tasks| Depth { topic: topic.into(), of_schedules: false, tasks };
+    let by_topic = vec![of("mail", 4), of("print", 1)];
+    assert_eq!(cancelled, Ok(Reply::Made(Changed { count: 5, stopped: vec![running.id], by_topic })));
 }
 
 pub(crate) async fn schedule_calls_that_come_again_make_nothing(world: World) {

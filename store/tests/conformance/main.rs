@@ -278,7 +278,7 @@ behaviours! {
         thousands_are_retried_each_once
         a_bulk_retry_that_broke_off_goes_on_where_it_stopped
         eight_calls_of_one_bulk_retry_do_it_together
-        a_bulk_cancel_tells_which_tasks_ran
+        a_bulk_cancel_tells_which_tasks_ran_and_their_topics
         schedule_calls_that_come_again_make_nothing;
     lists:
         a_list_is_newest_first_over_live_and_ended_tasks
