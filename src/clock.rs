@@ -7,9 +7,13 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use punctual_domain::clock::Clock;
+use tokio::time::Instant;
 
-/// The longest nap: how soon a sleeper notices that somebody set the machine's clock.
+/// The longest nap: how soon a sleeper notices that somebody set the machine's clock ahead.
 const NAP: Duration = Duration::from_secs(1);
+
+/// By how much this clock may lag behind the monotonic one while somebody sleeps: it may be slewed, too.
+const SLACK: Duration = Duration::from_millis(50);
 
 /// The machine's clock, to the microsecond. When the machine's goes backwards, this one stands still until it has
 /// caught up.
@@ -35,11 +39,19 @@ impl Clock for SystemClock {
         self.not_before_the_latest(Utc::now().timestamp_micros())
     }
 
+    /// Sleeps hardly longer than it would have taken when it was called: who waits for an instant of the store's must not
+    /// wait for this clock to catch up after somebody set it back.
     fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()> {
         let clock = self.clone();
         Box::pin(async move {
-            while let Some(rest) = (at - clock.now()).to_std().ok().filter(|rest| !rest.is_zero()) {
-                tokio::time::sleep(rest.min(NAP)).await;
+            let left = || (at - clock.now()).to_std().ok().filter(|left| !left.is_zero());
+            let Some(expected) = left() else { return };
+            let called_at = Instant::now();
+            while let Some(left) = left()
+                && let patience = (expected + SLACK).saturating_sub(called_at.elapsed())
+                && !patience.is_zero()
+            {
+                tokio::time::sleep(left.min(patience).min(NAP)).await;
             }
         })
     }
@@ -65,5 +77,14 @@ mod tests {
         clock.sleep_until(at).await;
         assert!(clock.now() >= at);
         clock.sleep_until(at - TimeDelta::hours(1)).await;
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_does_not_wait_for_a_clock_that_was_set_back() {
+        let clock = SystemClock::new();
+        // As if the machine's clock had gone back by an hour since it was last asked.
+        let latest = clock.not_before_the_latest((Utc::now() + TimeDelta::hours(1)).timestamp_micros());
+        clock.sleep_until(latest + TimeDelta::milliseconds(20)).await;
+        assert_eq!(clock.now(), latest);
     }
 }

@@ -8,7 +8,7 @@ pub trait Clock: Send + Sync {
     /// The present instant, to the microsecond; never earlier than one this clock told before.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Returns once `now` has reached `at`.
+    /// Returns once `now` has reached `at`; sooner if the clock was set back meanwhile, after as long as it would have taken.
     fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()>;
 }
 

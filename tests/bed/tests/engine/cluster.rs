@@ -1,5 +1,6 @@
 //! Three nodes on one PostgreSQL with a Redis of their own: who of them leads, and what their schedules did.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -43,11 +44,29 @@ impl Terms {
 #[derive(Clone)]
 pub(crate) enum Clock {
     Right,
-    /// Off by that much, as libfaketime takes it, which is that library.
+    /// Off by that much, as libfaketime takes it.
     Off {
         by: &'static str,
-        library: String,
+        faketime: Faketime,
     },
+    /// Right until [`Cluster::set_clocks`] sets it.
+    Settable(Faketime),
+}
+
+/// The library that gives a process another clock.
+#[derive(Clone)]
+pub(crate) struct Faketime(String);
+
+impl Faketime {
+    /// `None` if there is none for tests.
+    pub(crate) fn find() -> Option<Self> {
+        let Ok(library) = std::env::var("TEST_FAKETIME") else {
+            assert!(std::env::var_os("CI").is_none(), "TEST_FAKETIME is not set, and CI skips nothing");
+            eprintln!("skipped: TEST_FAKETIME is not set");
+            return None;
+        };
+        Some(Self(library))
+    }
 }
 
 impl Cluster {
@@ -55,6 +74,7 @@ impl Cluster {
     pub(crate) async fn start(terms: Terms, clocks: Vec<Clock>) -> Option<Self> {
         let database = Database::postgres().await?;
         let mut cluster = Self { database, redis: Redis::start(), nodes: Vec::new(), terms, clocks };
+        cluster.set_clocks("+0");
         for i in 0..cluster.clocks.len() {
             let node = cluster.start_node(i);
             cluster.nodes.push(node);
@@ -69,15 +89,30 @@ impl Cluster {
             ("PUNCTUAL_LEADER_LEASE_SECONDS", self.terms.lease),
             ("PUNCTUAL_LEADER_HEARTBEAT_SECONDS", self.terms.heartbeat),
         ];
-        if let Clock::Off { by, library } = &self.clocks[i] {
-            variables.extend([
-                ("LD_PRELOAD", library.as_str()),
-                ("FAKETIME", by),
-                ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-                ("DONT_FAKE_MONOTONIC", "1"),
-            ]);
-        }
+        let file = self.clock_file().display().to_string();
+        let (Faketime(library), clock) = match &self.clocks[i] {
+            Clock::Right => return node(&self.database, &variables),
+            Clock::Off { by, faketime } => (faketime, ("FAKETIME", *by)),
+            Clock::Settable(faketime) => (faketime, ("FAKETIME_TIMESTAMP_FILE", file.as_str())),
+        };
+        variables.extend([
+            ("LD_PRELOAD", library.as_str()),
+            clock,
+            ("FAKETIME_CACHE_DURATION", "1"),
+            // Leases and deadlines go by the monotonic clock, which nobody can set.
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ]);
         node(&self.database, &variables)
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.database.folder.path().join("clock")
+    }
+
+    /// Sets all clocks that can be set.
+    pub(crate) fn set_clocks(&self, by: &str) {
+        std::fs::write(self.clock_file(), by).unwrap();
     }
 
     /// Waits until a node leads, other than that one; which.
