@@ -1,11 +1,13 @@
 //! Schedules: what they make, whoever leads.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_actors::{Handlers, Running, Settings};
-use punctual_domain::clock::Clock;
+use futures::future::BoxFuture;
+use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::fire::{Fire, SkipReason};
 use punctual_domain::id::ScheduleId;
 use punctual_domain::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm, Schedule};
@@ -296,6 +298,56 @@ async fn two_that_believe_they_lead_make_each_fire_once() {
     for tree in trees {
         tree.drain(Duration::from_secs(5)).await.unwrap();
     }
+}
+
+/// A clock that fails whoever asks it next, once it is told to.
+struct Failing {
+    clock: FakeClock,
+    fails: AtomicBool,
+}
+
+impl Clock for Failing {
+    fn now(&self) -> DateTime<Utc> {
+        assert!(!self.fails.swap(false, Ordering::SeqCst), "no time to tell");
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()> {
+        self.clock.sleep_until(at)
+    }
+}
+
+#[tokio::test]
+async fn a_ticker_that_fails_is_started_again_by_itself_and_goes_on() {
+    let world = World::new().await;
+    let clock = Arc::new(Failing { clock: world.clock.clone(), fails: AtomicBool::new(false) });
+    let deps = Deps { clock: clock.clone(), ..world.deps(Handlers::default()) };
+    let tree = punctual_actors::start(deps).await.unwrap();
+    let schedule = world.every_minute(&tree, |_| {}).await;
+    world.minute_passes().await;
+    let made = world.tasks_of(schedule.id).await.remove(0);
+    world.until(made.id, TaskStatus::Completed).await;
+
+    // With a clock that stands still, only who is asked to look asks for the time.
+    clock.fails.store(true, Ordering::SeqCst);
+    tree.hints().schedules_changed();
+    let restarts = || async {
+        let status = tree.status().await;
+        let failed = status.iter().filter(|actor| actor.restarts > 0);
+        failed.map(|actor| (actor.name.clone(), actor.restarts, actor.last_error.clone())).collect::<Vec<_>>()
+    };
+    let restarted = eventually(|| async { Some(restarts().await).filter(|restarted| !restarted.is_empty()) }).await;
+    let (name, count, error) = &restarted[0];
+    assert_eq!((restarted.len(), name.as_str(), *count), (1, "ticker", 1));
+    assert!(error.as_ref().is_some_and(|error| error.contains("no time to tell")), "{error:?}");
+
+    for _ in 0..3 {
+        world.minute_passes().await;
+    }
+    let instants: Vec<_> = world.fires(schedule.id).await.iter().map(|fire| fire.scheduled_at).collect();
+    assert_eq!(instants, [1, 2, 3, 4].map(|n| schedule.created_at + MINUTE * n));
+    assert_eq!(restarts().await, restarted);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 
 #[tokio::test]

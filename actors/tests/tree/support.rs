@@ -40,7 +40,11 @@ impl World {
     }
 
     pub(crate) async fn start_with(&self, handlers: Handlers, settings: Settings) -> Running {
-        let deps = Deps {
+        punctual_actors::start(Deps { settings, ..self.deps(handlers) }).await.unwrap()
+    }
+
+    pub(crate) fn deps(&self, handlers: Handlers) -> Deps {
+        Deps {
             store: self.store.clone(),
             clock: Arc::new(self.clock.clone()),
             zones: ZoneDatabase::bundled(),
@@ -48,10 +52,9 @@ impl World {
             node: NodeId::generate(),
             handlers,
             transports: self.transports.clone(),
-            settings,
+            settings: Settings::default(),
             happened: Arc::default(),
-        };
-        punctual_actors::start(deps).await.unwrap()
+        }
     }
 
     pub(crate) async fn add(&self, task: NewTask) -> TaskId {

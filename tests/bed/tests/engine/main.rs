@@ -14,6 +14,7 @@ mod handlers;
 mod leading;
 mod leases;
 mod outage;
+mod overlap;
 mod postgres;
 mod redis;
 mod stopping;
