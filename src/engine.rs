@@ -12,6 +12,7 @@ use punctual_domain::clock::Clock;
 use punctual_domain::delivery::Transports;
 use punctual_domain::id::NodeId;
 use punctual_domain::json::Json;
+use punctual_domain::news::News;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
@@ -92,6 +93,8 @@ impl Engine {
     pub(crate) async fn start(parts: Parts) -> Result<Self, EngineError> {
         let Parts { store, zones, clock, handlers, settings, .. } = parts;
         store.note_tz_version(zones.version()).await?;
+        // Whoever leads with older zone data than ours is to know. A hint: it looks by itself now and then.
+        let _ = store.announce(&News::of_leadership()).await;
         let time = Arc::new(StoreTime::new(Arc::clone(&clock)));
         time.measure(&*store).await?;
         let mut about = parts.about;

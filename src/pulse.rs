@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::json::Json;
 use punctual_domain::node::Node;
@@ -17,6 +17,10 @@ use crate::store_time::{StoreTime, TOLERATED_OFFSET};
 
 /// How often the schema is looked at; that takes a connection of its own.
 const SCHEMA_EVERY: Duration = Duration::from_secs(60);
+/// How often the store's clock is compared with ours, if a beat does not show that one of them was set.
+const TIME_EVERY: Duration = Duration::from_secs(60);
+/// By how much a beat may be seen at another instant than expected; it has to wait for a connection.
+const TOLERATED_DRIFT: TimeDelta = TimeDelta::milliseconds(250);
 
 /// What beats, and how often.
 pub(crate) struct Pulse {
@@ -32,8 +36,7 @@ pub(crate) struct Pulse {
 impl Pulse {
     /// Beats until it is dropped.
     pub(crate) async fn run(self) {
-        // Connecting has checked the schema.
-        let mut known = Known { store: Health::Well, schema_due_at: self.clock.now() + SCHEMA_EVERY };
+        let mut known = Known::at_start(self.clock.now());
         loop {
             self.clock.sleep_until(self.clock.now() + self.every).await;
             self.pass(&mut known).await;
@@ -42,7 +45,7 @@ impl Pulse {
 
     /// One beat; the schema is looked at too if that is due, or the store was away and may not be the same any more.
     async fn pass(&self, known: &mut Known) {
-        let beat = self.beat().await;
+        let beat = self.beat(known).await;
         let now = self.clock.now();
         match (&beat, known.store) {
             (Ok(()), Health::Well) => {}
@@ -59,11 +62,16 @@ impl Pulse {
         }
     }
 
-    async fn beat(&self) -> Result<(), StoreError> {
-        self.store.heartbeat(&self.present()).await?;
-        let offset = self.time.measure(&*self.store).await?;
-        if offset.abs() > TOLERATED_OFFSET {
-            warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
+    async fn beat(&self, known: &mut Known) -> Result<(), StoreError> {
+        let asked_at = self.clock.now();
+        let seen_at = self.store.heartbeat(&self.present()).await?;
+        let drift = seen_at - self.time.at(asked_at);
+        if known.time_due_at <= asked_at || drift.abs() > TOLERATED_DRIFT {
+            let offset = self.time.measure(&*self.store).await?;
+            known.time_due_at = asked_at + TIME_EVERY;
+            if offset.abs() > TOLERATED_OFFSET {
+                warn!(offset_ms = offset.num_milliseconds(), "clock differs from the database's");
+            }
         }
         Ok(())
     }
@@ -102,6 +110,14 @@ impl Pulse {
 struct Known {
     store: Health,
     schema_due_at: DateTime<Utc>,
+    time_due_at: DateTime<Utc>,
+}
+
+impl Known {
+    /// Whoever starts us has connected to the store, which checks its schema, and has asked it for its time.
+    fn at_start(now: DateTime<Utc>) -> Self {
+        Self { store: Health::Well, schema_due_at: now + SCHEMA_EVERY, time_due_at: now + TIME_EVERY }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -112,26 +128,29 @@ enum Health {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use punctual_domain::clock::FakeClock;
     use punctual_domain::id::NodeId;
 
     use super::*;
 
-    #[tokio::test]
-    async fn the_schema_is_looked_at_once_a_minute_and_when_the_store_is_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name| format!("sqlite://{}", folder.path().join(name).display());
-        let clock = FakeClock::at_text("2026-01-01T00:00:00Z");
+    fn ours() -> SchemaState {
+        SchemaState { version: SchemaState::ours(), oldest_compatible: 0 }
+    }
+
+    /// A pulse by one clock on a store that has another, and a second database without a schema: it shows whether anybody
+    /// looked.
+    async fn pulse(folder: &Path, clock: &FakeClock, store_clock: &FakeClock) -> Pulse {
+        let file = |name| format!("sqlite://{}", folder.join(name).display());
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let options = punctual_store::Options { clock: Some(Arc::clone(&shared)), ..Default::default() };
-        let ours = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
-        let pulse = Pulse {
+        let options = punctual_store::Options { clock: Some(Arc::new(store_clock.clone())), ..Default::default() };
+        Pulse {
             store: punctual_store::connect(&file("a.db"), options).await.unwrap(),
-            // Another one, without a schema: it shows whether anybody looked.
             database_url: Secret::url(file("b.db")),
             time: Arc::new(StoreTime::new(Arc::clone(&shared))),
             clock: shared,
-            state: Arc::new(State::new(ours.clone(), false)),
+            state: Arc::new(State::new(ours(), false)),
             node: Node {
                 id: NodeId::generate(),
                 version: String::new(),
@@ -141,8 +160,40 @@ mod tests {
                 seen_at: clock.now(),
             },
             every: Duration::from_secs(10),
-        };
-        let mut known = Known { store: Health::Well, schema_due_at: clock.now() + SCHEMA_EVERY };
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_set_is_noticed_by_the_next_beat() {
+        let folder = tempfile::tempdir().unwrap();
+        let (clock, theirs) = (FakeClock::at_text("2026-01-01T00:00:00Z"), FakeClock::at_text("2026-01-01T00:00:00Z"));
+        let pulse = pulse(folder.path(), &clock, &theirs).await;
+        let mut known = Known::at_start(clock.now());
+        for by in [TimeDelta::hours(1), TimeDelta::milliseconds(300)] {
+            clock.advance(by);
+            assert_eq!(pulse.time.now() - theirs.now(), by);
+            pulse.pass(&mut known).await;
+            assert_eq!(pulse.time.now(), theirs.now());
+        }
+        theirs.advance(TimeDelta::hours(2));
+        pulse.pass(&mut known).await;
+        assert_eq!(pulse.time.now(), theirs.now());
+        // A little is made up for within a minute.
+        clock.advance(TimeDelta::milliseconds(200));
+        pulse.pass(&mut known).await;
+        assert_ne!(pulse.time.now(), theirs.now());
+        clock.advance(TimeDelta::minutes(1));
+        theirs.advance(TimeDelta::minutes(1));
+        pulse.pass(&mut known).await;
+        assert_eq!(pulse.time.now(), theirs.now());
+    }
+
+    #[tokio::test]
+    async fn the_schema_is_looked_at_once_a_minute_and_when_the_store_is_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = FakeClock::at_text("2026-01-01T00:00:00Z");
+        let (ours, pulse) = (ours(), pulse(folder.path(), &clock, &clock).await);
+        let mut known = Known::at_start(clock.now());
         for second in [10, 20, 30, 40, 50] {
             clock.advance(chrono::TimeDelta::seconds(10));
             pulse.pass(&mut known).await;

@@ -23,7 +23,12 @@ impl StoreTime {
 
     /// The store's present instant, as far as known.
     pub(crate) fn now(&self) -> DateTime<Utc> {
-        self.clock.now() + TimeDelta::microseconds(self.offset_micros.load(Ordering::Relaxed))
+        self.at(self.clock.now())
+    }
+
+    /// What the store's clock shows when ours shows `ours`, as far as known.
+    pub(crate) fn at(&self, ours: DateTime<Utc>) -> DateTime<Utc> {
+        ours + TimeDelta::microseconds(self.offset_micros.load(Ordering::Relaxed))
     }
 
     /// Asks the store, and keeps how far its clock is ahead of ours.

@@ -158,7 +158,7 @@ fn pass_on(news: &News, hints: &Hints) {
         hints.messages_posted();
     }
     if news.leadership {
-        hints.leadership_free();
+        hints.leadership_changed();
     }
     for id in &news.cancelled {
         hints.task_cancelled(*id);

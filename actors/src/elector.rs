@@ -1,8 +1,9 @@
 //! The Elector: whether this node leads.
 //!
-//! Owns this node's standing. What wakes it: the heartbeat while it leads; while it does not, twice a second and the news
-//! that nobody leads any more. It tells the Ticker every change and every renewal, with the instant of the monotonic
-//! clock until which leading is certain: a leader that cannot renew stops before another may begin.
+//! Owns this node's standing. What wakes it: the heartbeat while it leads; while another does, the end of that one's lease
+//! as it was when last seen, and the news that it resigned. It tells the Ticker every change and every renewal, with the
+//! instant of the monotonic clock until which leading is certain: a leader that cannot renew stops before another may
+//! begin.
 //!
 //! - It never leads with older zone data than the newest that any node has noted, and says so.
 //! - Any error on the way counts as not leading, at once.
@@ -19,14 +20,20 @@ use tokio::time::Instant;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
-/// How often a standby looks whether the lead is free.
-const STANDBY: Duration = Duration::from_millis(500);
+/// How soon it is asked again who leads when nobody could tell.
+const IN_DOUBT: Duration = Duration::from_millis(500);
+/// The least time between two looks at a lead that is about to be free.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+/// How often it is looked whether another node has newer zone data. One that comes with such says so.
+const ZONES_EVERY: Duration = Duration::from_secs(60);
 /// The part of its lease that a leader leaves unused.
 const MARGIN: u32 = 10;
 
 pub(crate) enum ElectorMessage {
     /// Find out who leads, and tell.
     Elect,
+    /// Another node may lead than did: find out at once.
+    ElectAnew,
     /// Lead no more, and answer once others may.
     Resign(RpcReplyPort<()>),
 }
@@ -44,6 +51,8 @@ pub(crate) struct Elector {
 
 pub(crate) struct State {
     standing: Standing,
+    /// When the zone data of all nodes was last looked at.
+    zones_seen_at: Option<Instant>,
     /// The newer zone data that keeps us from leading.
     barred_by: Option<String>,
     /// Nobody could tell who leads the last time.
@@ -64,7 +73,8 @@ impl Actor for Elector {
         metrics::counter!("punctual_leader_changes_total").increment(0);
         myself.cast(ElectorMessage::Elect)?;
         Ok(State {
-            standing: Standing::Follows,
+            standing: Standing::Follows(Duration::ZERO),
+            zones_seen_at: None,
             barred_by: None,
             in_doubt: false,
             resigned: false,
@@ -79,18 +89,16 @@ impl Actor for Elector {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ElectorMessage::Elect => {
-                if !state.resigned
-                    && let Some(wait) = self.pass(state).await
-                {
-                    state.alarm.set_after(wait, &myself, ElectorMessage::Elect);
-                }
+            ElectorMessage::Elect => self.elect(&myself, state).await,
+            ElectorMessage::ElectAnew => {
+                state.zones_seen_at = None;
+                self.elect(&myself, state).await;
             }
             ElectorMessage::Resign(reply) => {
                 state.resigned = true;
                 state.alarm.clear();
-                let led = state.standing != Standing::Follows;
-                note_standing(state, Standing::Follows);
+                let led = state.standing.leads();
+                note_standing(state, Standing::Follows(Duration::ZERO));
                 if led {
                     self.let_go().await;
                 }
@@ -103,6 +111,14 @@ impl Actor for Elector {
 }
 
 impl Elector {
+    async fn elect(&self, myself: &ActorRef<ElectorMessage>, state: &mut State) {
+        if !state.resigned
+            && let Some(wait) = self.pass(state).await
+        {
+            state.alarm.set_after(wait, myself, ElectorMessage::Elect);
+        }
+    }
+
     /// One round: finds out who leads, and tells; then how long until the next, if there is one.
     async fn pass(&self, state: &mut State) -> Option<Duration> {
         let asked_at = Instant::now();
@@ -117,7 +133,7 @@ impl Elector {
                 if !std::mem::replace(&mut state.in_doubt, true) {
                     tracing::warn!(error, "this node does not lead as long as it cannot tell who does");
                 }
-                Standing::Follows
+                Standing::Follows(IN_DOUBT.min(self.heartbeat))
             }
         };
         note_standing(state, standing);
@@ -130,15 +146,37 @@ impl Elector {
                 self.tell(SupervisorMessage::Leads { until: Some(asked_at + lease - lease / MARGIN) });
                 Some(self.heartbeat)
             }
-            Standing::Follows => {
+            Standing::Follows(left) => {
                 self.tell(SupervisorMessage::Follows);
-                Some(STANDBY.min(self.heartbeat))
+                Some(left.max(SHORTEST_WAIT))
             }
         }
     }
 
     async fn find_out(&self, state: &mut State) -> Result<Standing, String> {
-        // Another node may have come with newer zone data.
+        let is_barred = |state: &State| state.barred_by.is_some();
+        if state.zones_seen_at.is_none_or(|at| at.elapsed() >= ZONES_EVERY) {
+            self.look_at_zones(state).await?;
+        }
+        if !is_barred(state) {
+            let standing = self.coordination.lead().await.map_err(|error| error.to_string())?;
+            if !standing.leads() || state.standing.leads() {
+                return Ok(standing);
+            }
+            // Another node may have come with newer zone data since we last looked.
+            self.look_at_zones(state).await?;
+            if !is_barred(state) {
+                return Ok(standing);
+            }
+            self.let_go().await;
+        } else if state.standing.leads() {
+            self.let_go().await;
+        }
+        Ok(Standing::Follows(ZONES_EVERY))
+    }
+
+    /// Finds out whether another node has newer zone data than we.
+    async fn look_at_zones(&self, state: &mut State) -> Result<(), String> {
         let newest = self.store.note_tz_version(&self.tz_version).await.map_err(|error| error.to_string())?;
         let barred_by = Some(newest).filter(|newest| *newest != self.tz_version);
         if state.barred_by != barred_by {
@@ -150,15 +188,10 @@ impl Elector {
                 ),
                 None => tracing::info!(ours = self.tz_version, "the zone data of this node is the newest: it may lead"),
             }
-            state.barred_by.clone_from(&barred_by);
         }
-        if barred_by.is_some() {
-            if state.standing != Standing::Follows {
-                self.let_go().await;
-            }
-            return Ok(Standing::Follows);
-        }
-        self.coordination.lead().await.map_err(|error| error.to_string())
+        state.barred_by = barred_by;
+        state.zones_seen_at = Some(Instant::now());
+        Ok(())
     }
 
     /// Lets go of the lead, and tells those who wait for it.
@@ -177,7 +210,7 @@ impl Elector {
 }
 
 fn note_standing(state: &mut State, standing: Standing) {
-    let (did, does) = (state.standing != Standing::Follows, standing != Standing::Follows);
+    let (did, does) = (state.standing.leads(), standing.leads());
     state.standing = standing;
     if did == does {
         return;
@@ -189,6 +222,6 @@ fn note_standing(state: &mut State, standing: Standing) {
             metrics::counter!("punctual_leader_changes_total").increment(1);
             tracing::info!("this node leads");
         }
-        Standing::Follows => tracing::info!("this node does not lead any more"),
+        Standing::Follows(_) => tracing::info!("this node does not lead any more"),
     }
 }

@@ -241,9 +241,9 @@ impl Hints {
         self.send(SupervisorMessage::MessagesPosted);
     }
 
-    /// Nobody leads any more.
-    pub fn leadership_free(&self) {
-        self.send(SupervisorMessage::LeadershipFree);
+    /// Another node may lead than did.
+    pub fn leadership_changed(&self) {
+        self.send(SupervisorMessage::LeadershipChanged);
     }
 
     fn send(&self, message: SupervisorMessage) {

@@ -90,7 +90,34 @@ impl Actor for Reconciler {
 
 impl Reconciler {
     /// One round: free expired leases, note missed fires, audit and remove old rows now and then; then when to wake next.
+    /// With nothing to put right it is one question to the store: every node asks it, day and night.
     async fn pass(&self, state: &mut State) -> Result<DateTime<Utc>, StoreError> {
+        let mut looked_at = self.clock.now();
+        let mut next = self.store.next_repair().await?;
+        if next.expiry_at.is_some_and(|at| at <= next.now) {
+            self.free_expired().await?;
+            looked_at = self.clock.now();
+            next = self.store.next_repair().await?;
+        }
+        let threshold = self.settings.misfire_threshold;
+        if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > threshold)) {
+            watch::note_missed(&*self.store, threshold).await?;
+        }
+        if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
+            watch::audit(&*self.store).await?;
+            state.audited_at = Some(self.clock.now());
+        }
+        if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
+            self.prune().await?;
+            state.pruned_at = Some(self.clock.now());
+        }
+        let latest = self.clock.now() + self.settings.reconcile_interval.min(self.settings.lease);
+        // The store's clock says how long it is until then.
+        Ok(next.expiry_at.map_or(latest, |expiry_at| looked_at + (expiry_at - next.now)).min(latest))
+    }
+
+    /// Frees expired leases, all of them.
+    async fn free_expired(&self) -> Result<(), StoreError> {
         loop {
             let Expired { freed, failed } = self.store.expire(MAX_LOST, BATCH).await?;
             if freed + failed > 0 {
@@ -102,24 +129,9 @@ impl Reconciler {
                 let _ = self.store.announce(&News::of_tasks()).await;
             }
             if freed + failed < u64::from(BATCH) {
-                break;
+                return Ok(());
             }
         }
-        watch::note_missed(&*self.store, self.settings.misfire_threshold).await?;
-        if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
-            watch::audit(&*self.store).await?;
-            state.audited_at = Some(self.clock.now());
-        }
-        if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
-            self.prune().await?;
-            state.pruned_at = Some(self.clock.now());
-        }
-        let now = self.clock.now();
-        let latest = now + self.settings.reconcile_interval.min(self.settings.lease);
-        let Some(expiry_at) = self.store.next_expiry_at().await? else { return Ok(latest) };
-        // The store's clock says how long that is from now.
-        let left = expiry_at - self.store.now().await?;
-        Ok((now + left).min(latest))
     }
 
     /// Removes what is old, in small batches.

@@ -70,8 +70,8 @@ pub(crate) enum SupervisorMessage {
     LeaseMade(Duration),
     /// Somebody outside wants to hear what we hear.
     Overhear(Tell),
-    /// Nobody leads any more.
-    LeadershipFree,
+    /// Another node may lead than did.
+    LeadershipChanged,
     /// This node leads, until then for certain.
     Leads { until: Option<Instant> },
     /// This node does not lead.
@@ -217,7 +217,7 @@ impl Actor for Supervisor {
             }
             SupervisorMessage::Leads { until } => tell_ticker(state, TickerMessage::Leads { until }),
             SupervisorMessage::Follows => tell_ticker(state, TickerMessage::Follows),
-            SupervisorMessage::LeadershipFree => elect(state),
+            SupervisorMessage::LeadershipChanged => tell_elector(state, ElectorMessage::ElectAnew),
             SupervisorMessage::TaskCancelled(id) => {
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
             }
@@ -412,7 +412,7 @@ async fn restart(
         Child::Ticker => {
             state.ticker = start_ticker(&state.deps, myself).await?;
             // A new one does not know whether we lead.
-            elect(state);
+            tell_elector(state, ElectorMessage::Elect);
         }
         Child::Elector => {
             // Until the new one has found out, nobody says that we lead.
@@ -515,9 +515,9 @@ fn tell_ticker(state: &State, message: TickerMessage) {
     let _ = state.ticker.cast(message);
 }
 
-fn elect(state: &State) {
+fn tell_elector(state: &State, message: ElectorMessage) {
     // One that failed finds out by itself when it is back.
-    let _ = state.elector.cast(ElectorMessage::Elect);
+    let _ = state.elector.cast(message);
 }
 
 fn tell_dispatchers(state: &State, message: impl Fn() -> DispatcherMessage) {

@@ -77,6 +77,8 @@ pub(crate) struct State {
     lead: Lead,
     /// A `Tick` to ourselves is on its way.
     tick_queued: bool,
+    /// When a schedule is due, by our clock; `None` if that is not known.
+    due_at: Option<DateTime<Utc>>,
     store_clock: StoreClock,
     announcer: Option<Announcer>,
     alarm: Alarm,
@@ -132,6 +134,7 @@ impl Actor for Ticker {
         Ok(State {
             lead: Lead::No,
             tick_queued: false,
+            due_at: None,
             store_clock: StoreClock::new(self.clock.clone()),
             announcer: Announcer::start(&self.store),
             alarm: Alarm::default(),
@@ -155,6 +158,7 @@ impl Actor for Ticker {
                 let led = state.lead.holds();
                 state.lead = until.map_or(Lead::ForGood, Lead::Until);
                 if !led {
+                    state.due_at = None;
                     state.plans = Plans::Looking(None);
                     self.queue_tick(&myself, state);
                 }
@@ -163,7 +167,10 @@ impl Actor for Ticker {
                 state.lead = Lead::No;
                 state.alarm.clear();
             }
-            TickerMessage::Look => self.queue_tick(&myself, state),
+            TickerMessage::Look => {
+                state.due_at = None;
+                self.queue_tick(&myself, state);
+            }
             TickerMessage::Tick => {
                 state.tick_queued = false;
                 self.tick(&myself, state).await;
@@ -211,7 +218,9 @@ impl Ticker {
 
     /// One round: fresh instants, a little of what fell behind, and what else there is; then when to wake next.
     async fn pass(&self, state: &mut State) -> Result<Wake, StoreError> {
-        for _ in 0..FRESH_ROUNDS {
+        // Awake for something else, a leader with nothing due writes nothing.
+        let is_due = state.due_at.is_none_or(|at| at <= self.clock.now());
+        for _ in 0..if is_due { FRESH_ROUNDS } else { 0 } {
             let fresh = Lateness::AtMost(self.rules.misfire_threshold);
             let decided = self.tick_once(state, fresh, FRESH, Room::FRESH).await?;
             if !state.lead.holds() {
@@ -227,6 +236,8 @@ impl Ticker {
         let now = self.clock.now();
         let ours = |at: Option<DateTime<Utc>>| at.map(|at| state.store_clock.to_ours(at));
         let (fire_at, resume_at) = (ours(next.fire_at), ours(next.resume_at));
+        let due_at = [fire_at, resume_at].into_iter().flatten().min().unwrap_or(DateTime::<Utc>::MAX_UTC);
+        state.due_at = Some(due_at);
         if fire_at.is_some_and(|at| now - at > self.rules.misfire_threshold) {
             return self.catch_up(state).await;
         }
@@ -234,13 +245,11 @@ impl Ticker {
         if plans_left {
             return Ok(Wake::AtOnce);
         }
-        let latest = now + REPLAN_EVERY;
-        let at = [fire_at, resume_at].into_iter().flatten().min().unwrap_or(latest).min(latest);
-        if at <= now {
+        if due_at <= now {
             return Ok(second_look(state));
         }
         state.second_look = FIRST_SECOND_LOOK;
-        Ok(Wake::At(at))
+        Ok(Wake::At(due_at.min(now + REPLAN_EVERY)))
     }
 
     /// A little of what fell behind, unless the tasks made of it so far are still waiting.

@@ -30,8 +30,15 @@ pub enum Standing {
     LeadsAlone,
     /// It leads for this long, counted from before it asked, unless it asks again.
     Leads(Duration),
-    /// Another node leads.
-    Follows,
+    /// Another node leads for this long, unless that one asks again: to ask sooner is in vain, as long as nobody resigns.
+    Follows(Duration),
+}
+
+impl Standing {
+    /// Whether this node leads.
+    pub fn leads(self) -> bool {
+        !matches!(self, Self::Follows(_))
+    }
 }
 
 /// Nobody can tell who leads.

@@ -14,7 +14,7 @@ pub struct News {
     pub schedules: bool,
     /// Definitions of topics were written.
     pub topics: bool,
-    /// Nobody leads any more.
+    /// Another node may lead than did: the one that led resigned, or one came with newer zone data.
     pub leadership: bool,
     /// Messages were posted.
     pub messages: bool,
@@ -41,7 +41,7 @@ impl News {
         Self { topics: true, ..Self::default() }
     }
 
-    /// Nobody leads any more.
+    /// Another node may lead than did.
     pub fn of_leadership() -> Self {
         Self { leadership: true, ..Self::default() }
     }

@@ -1,5 +1,7 @@
 //! Nodes: the processes that share a store.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use crate::id::{Epoch, NodeId};
@@ -31,4 +33,6 @@ pub struct Leadership {
     pub epoch: Epoch,
     /// When it ends unless renewed.
     pub expires_at: DateTime<Utc>,
+    /// How long that is from now, by the store's clock.
+    pub left: Duration,
 }

@@ -34,7 +34,7 @@ pub use tasks::{
 };
 pub use ticks::{Decide, FireAudit, Lateness, MissedCursor, NextTick, Replanned, Ticked, Ticks};
 pub use topics::Topics;
-pub use upkeep::{Counts, Depth, EventCursor, Pruned, Upkeep};
+pub use upkeep::{Counts, Depth, EventCursor, NextRepair, Pruned, Upkeep};
 
 use chrono::{DateTime, Utc};
 

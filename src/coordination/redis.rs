@@ -5,6 +5,7 @@
 //! free, so that a Redis that goes away, for all nodes or for some, leaves the lead where it is.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_domain::coordination::{Coordination, CoordinationError, Standing};
@@ -15,14 +16,14 @@ use super::Terms;
 use super::row::InStore;
 use crate::redis::Redis;
 
-/// Takes or renews the key, if it is free or ours; 1 if we have it then.
+/// Takes or renews the key, if it is free or ours; 0 if we have it then, else how many milliseconds the other has it for.
 const LEAD: &str = "
     local owner = redis.call('GET', KEYS[1])
     if owner == false or owner == ARGV[1] then
         redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-        return 1
+        return 0
     end
-    return 0";
+    return math.max(redis.call('PTTL', KEYS[1]), 1)";
 /// Removes the key, if it is ours.
 const RESIGN: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then
@@ -74,12 +75,12 @@ impl Coordination for InRedis {
     async fn lead(&self) -> Result<Standing, CoordinationError> {
         let (node, lease) = (self.row.node.to_string(), self.terms.lease.as_millis().to_string());
         match self.redis.run(LEAD, &self.key, &[&node, &lease]).await {
-            Ok(has_key) => {
+            Ok(left) => {
                 let row_decided = self.answered();
                 if row_decided {
                     info!("Redis decides again who leads");
                 }
-                let leads = has_key == 1;
+                let leads = left == 0;
                 if leads {
                     if let Err(error) = self.row.lead().await {
                         debug!(%error, "the row of the leader was not renewed");
@@ -87,7 +88,11 @@ impl Coordination for InRedis {
                 } else if row_decided && let Err(error) = self.row.resign().await {
                     debug!(%error, "the row of the leader was not given up");
                 }
-                Ok(if leads { Standing::Leads(self.terms.lease) } else { Standing::Follows })
+                Ok(if leads {
+                    Standing::Leads(self.terms.lease)
+                } else {
+                    Standing::Follows(Duration::from_millis(left.unsigned_abs()).min(self.terms.lease))
+                })
             }
             Err(error) => {
                 let (row_decides, is_new) = self.silent();
@@ -117,7 +122,6 @@ impl Coordination for InRedis {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use punctual_domain::id::NodeId;
     use punctual_domain::store::Store;
@@ -174,9 +178,17 @@ mod tests {
     }
 
     /// Asks until the node stands so.
-    async fn until(node: &InRedis, standing: Standing) {
-        while node.lead().await != Ok(standing) {
+    async fn until(node: &InRedis, will_do: impl Fn(Standing) -> bool) {
+        while !node.lead().await.is_ok_and(&will_do) {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Checks that it follows, for no longer than another leads.
+    async fn follows(node: &InRedis) {
+        match node.lead().await {
+            Ok(Standing::Follows(left)) => assert!(!left.is_zero() && left <= node.terms.lease, "{left:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -190,15 +202,15 @@ mod tests {
         let (first, second) = (way.node(&store, &cluster_id, long), way.node(&store, &cluster_id, short));
         for _ in 0..3 {
             assert_eq!(first.lead().await, Ok(Standing::Leads(long.lease)));
-            assert_eq!(second.lead().await, Ok(Standing::Follows));
+            follows(&second).await;
         }
         // Nobody resigns for another.
         second.resign().await.unwrap();
-        assert_eq!(second.lead().await, Ok(Standing::Follows));
+        follows(&second).await;
         first.resign().await.unwrap();
         assert_eq!(second.lead().await, Ok(Standing::Leads(short.lease)));
         // The second is never heard of again.
-        until(&first, Standing::Leads(long.lease)).await;
+        until(&first, Standing::leads).await;
         // Another store's nodes have their own leader.
         assert_eq!(way.node(&store, "another", long).lead().await, Ok(Standing::Leads(long.lease)));
     }
@@ -212,22 +224,22 @@ mod tests {
         let leads = Standing::Leads(terms.lease);
         let (first, second) = (way.node(&store, &cluster_id, terms), way.node(&store, &cluster_id, terms));
         assert_eq!(first.lead().await, Ok(leads));
-        assert_eq!(second.lead().await, Ok(Standing::Follows));
+        follows(&second).await;
 
         way.open.send_replace(false);
         // At once nobody leads; after a heartbeat whoever led does again, because it has held the row too.
         assert!(first.lead().await.is_err());
-        until(&first, leads).await;
-        until(&second, Standing::Follows).await;
+        until(&first, Standing::leads).await;
+        until(&second, |standing| !standing.leads()).await;
         // One that starts now is not kept waiting.
-        assert_eq!(way.node(&store, &cluster_id, terms).lead().await, Ok(Standing::Follows));
+        follows(&way.node(&store, &cluster_id, terms)).await;
         first.resign().await.unwrap();
         assert_eq!(second.lead().await, Ok(leads));
 
         // The key of the first is still there, for as long as its lease: it is the leader by Redis.
         way.open.send_replace(true);
-        until(&second, Standing::Follows).await;
-        until(&first, leads).await;
+        until(&second, |standing| !standing.leads()).await;
+        until(&first, Standing::leads).await;
     }
 
     #[tokio::test]
@@ -238,6 +250,6 @@ mod tests {
         let nowhere = Way { url: "redis://127.0.0.1:1/".into(), open };
         let (first, second) = (nowhere.node(&store, "c", terms), nowhere.node(&store, "c", terms));
         assert_eq!(first.lead().await, Ok(Standing::Leads(terms.lease)));
-        assert_eq!(second.lead().await, Ok(Standing::Follows));
+        follows(&second).await;
     }
 }

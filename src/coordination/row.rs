@@ -20,7 +20,8 @@ impl Coordination for InStore {
     async fn lead(&self) -> Result<Standing, CoordinationError> {
         match self.store.lead(LEADERSHIP, self.node, self.lease).await {
             Ok(leadership) if leadership.owner == self.node => Ok(Standing::Leads(self.lease)),
-            Ok(_) => Ok(Standing::Follows),
+            // Another node's idea of a lease may be longer than ours, and the store's clock may have been set.
+            Ok(leadership) => Ok(Standing::Follows(leadership.left.min(self.lease))),
             Err(error) => Err(CoordinationError(error.to_string())),
         }
     }

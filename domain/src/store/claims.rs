@@ -36,9 +36,6 @@ pub trait Claims: Send + Sync {
     /// Frees running tasks whose lease has expired, at most `limit`: back to pending, or failed on the loss number
     /// `max_lost`.
     async fn expire(&self, max_lost: u32, limit: u32) -> Result<Expired, StoreError>;
-
-    /// When the next lease expires or expired.
-    async fn next_expiry_at(&self) -> Result<Option<DateTime<Utc>>, StoreError>;
 }
 
 /// Who claims, for how long, and how much.

@@ -28,8 +28,8 @@ pub trait Cluster: Send + Sync {
     /// Whether other nodes can work on this store beside this one.
     fn has_other_nodes(&self) -> bool;
 
-    /// Writes or refreshes a node; the store says when it was seen.
-    async fn heartbeat(&self, node: &Node) -> Result<(), StoreError>;
+    /// Writes or refreshes a node; the store says when it was seen, and answers that.
+    async fn heartbeat(&self, node: &Node) -> Result<DateTime<Utc>, StoreError>;
 
     /// Forgets a node.
     async fn remove_node(&self, id: NodeId) -> Result<(), StoreError>;

@@ -8,9 +8,12 @@ use super::StoreError;
 use crate::event::{Event, EventKind};
 use crate::id::TaskId;
 
-/// What keeps the store small, and what can be counted in it.
+/// What keeps the store in order and small, and what can be counted in it.
 #[async_trait]
 pub trait Upkeep: Send + Sync {
+    /// When there is something to put right.
+    async fn next_repair(&self) -> Result<NextRepair, StoreError>;
+
     /// Removes what ended longer than `keep` ago, at most `limit` rows of each table: ended tasks with their attempts
     /// (where a topic's definition says otherwise, by its own days), fires, sent messages, entries of the audit log, answers
     /// to `Idempotency-Key`s older than 24 hours, and nodes that were not heard of for an hour. Call it until it removes
@@ -29,6 +32,17 @@ pub trait Upkeep: Send + Sync {
 
     /// What the gauges show.
     async fn counts(&self) -> Result<Counts, StoreError>;
+}
+
+/// When there is something to put right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextRepair {
+    /// The store's present instant.
+    pub now: DateTime<Utc>,
+    /// When the next lease expires or expired.
+    pub expiry_at: Option<DateTime<Utc>>,
+    /// The earliest instant at which an enabled schedule is, was or becomes due.
+    pub fire_at: Option<DateTime<Utc>>,
 }
 
 /// A place in the order of events: by instant, then task, an attempt's beginning before the task's end, then attempt.

@@ -258,7 +258,7 @@ mod tests {
         let waits = nightly(|_| {});
         let leads = |seconds| {
             let expires_at = now() + TimeDelta::seconds(seconds);
-            Some(Leadership { owner: node.id, epoch: Epoch(1), expires_at })
+            Some(Leadership { owner: node.id, epoch: Epoch(1), expires_at, left: Default::default() })
         };
         let led = |leadership| ScheduleFacts { needs_leader: true, leadership, ..facts(&overdue, &nodes) };
         for (what, facts, expected) in [

@@ -123,12 +123,6 @@ impl Claims for PostgresStore {
             Ok(Expired { freed: columns.take_count()?, failed: columns.take_count()? })
         })
     }
-
-    async fn next_expiry_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        lend!(self, |connection| {
-            sqlx::query_scalar(include_str!("sql/next_expiry_at.sql")).fetch_one(connection).await.map_err(broken)
-        })
-    }
 }
 
 /// A claim for one topic, as most are. Nothing is claimed if a task is due that lost an attempt, or another claimer began

@@ -44,14 +44,15 @@ impl Cluster for PostgresStore {
         true
     }
 
-    async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {
+    async fn heartbeat(&self, node: &Node) -> Result<DateTime<Utc>, StoreError> {
         lend!(self, |connection| {
-            sqlx::query(
+            sqlx::query_scalar(
                 "INSERT INTO punctual_nodes (id, version, tz_version, about, started_at, seen_at)
                  VALUES ($2, $3, $4, $5, $6, coalesce($1, statement_timestamp()))
                  ON CONFLICT (id) DO UPDATE
                  SET version = excluded.version, tz_version = excluded.tz_version, about = excluded.about,
-                     seen_at = excluded.seen_at",
+                     seen_at = excluded.seen_at
+                 RETURNING seen_at",
             )
             .bind(PostgresStore::now(self))
             .bind(node.id.0)
@@ -59,10 +60,9 @@ impl Cluster for PostgresStore {
             .bind(&node.tz_version)
             .bind(node.about.as_str())
             .bind(node.started_at)
-            .execute(connection)
+            .fetch_one(connection)
             .await
-            .map_err(broken)?;
-            Ok(())
+            .map_err(broken)
         })
     }
 
@@ -109,18 +109,7 @@ impl Cluster for PostgresStore {
     async fn lead(&self, name: &str, node: NodeId, lease: Duration) -> Result<Leadership, StoreError> {
         lend!(self, |connection| {
             loop {
-                // Standbys ask often, and must not write for that.
-                let held = sqlx::query(include_str!("sql/led_by_another.sql"))
-                    .bind(PostgresStore::now(self))
-                    .bind(name)
-                    .bind(node.0)
-                    .fetch_optional(&mut *connection)
-                    .await
-                    .map_err(broken)?;
-                if let Some(row) = held {
-                    return leadership(&row);
-                }
-                let taken = sqlx::query(include_str!("sql/lead.sql"))
+                let row = sqlx::query(include_str!("sql/lead.sql"))
                     .bind(PostgresStore::now(self))
                     .bind(name)
                     .bind(node.0)
@@ -128,17 +117,9 @@ impl Cluster for PostgresStore {
                     .fetch_optional(&mut *connection)
                     .await
                     .map_err(broken)?;
-                let row = match taken {
-                    Some(row) => Some(row),
-                    None => sqlx::query("SELECT owner, epoch, expires_at FROM punctual_leaderships WHERE name = $1")
-                        .bind(name)
-                        .fetch_optional(&mut *connection)
-                        .await
-                        .map_err(broken)?,
-                };
-                // No row: it was resigned between our try and our look, so it is free.
-                let Some(row) = row else { continue };
-                return leadership(&row);
+                if let Some(row) = row {
+                    return leadership(&row);
+                }
             }
         })
     }
@@ -289,9 +270,15 @@ impl Cluster for PostgresStore {
     }
 }
 
-fn leadership(row: &PgRow) -> Result<Leadership, StoreError> {
+/// A row of `lead.sql` or `leadership.sql`.
+pub(super) fn leadership(row: &PgRow) -> Result<Leadership, StoreError> {
     let mut columns = rows::Columns::of(row);
-    Ok(Leadership { owner: NodeId(columns.take()?), epoch: Epoch(columns.take()?), expires_at: columns.take()? })
+    Ok(Leadership {
+        owner: NodeId(columns.take()?),
+        epoch: Epoch(columns.take()?),
+        expires_at: columns.take()?,
+        left: Duration::from_micros(columns.take_count()?),
+    })
 }
 
 fn key_row(row: &PgRow) -> Result<ApiKey, StoreError> {

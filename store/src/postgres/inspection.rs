@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::fire::{Fire, FireKind, SkipReason};
-use punctual_domain::id::{Epoch, FireId, NodeId, ScheduleId, TaskId};
+use punctual_domain::id::{FireId, ScheduleId, TaskId};
 use punctual_domain::node::Leadership;
 use punctual_domain::proof::LedgerRow;
 use punctual_domain::store::{Inspection, Span, Standing, StoreError};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::{PostgresStore, broken, fires, rows};
+use super::{PostgresStore, broken, cluster, fires, rows};
 use crate::instant::bounded;
 
 #[async_trait]
@@ -144,21 +144,13 @@ impl Inspection for PostgresStore {
 
     async fn leadership(&self, name: &str) -> Result<Option<Leadership>, StoreError> {
         lend!(self, |connection| {
-            let row = sqlx::query("SELECT owner, epoch, expires_at FROM punctual_leaderships WHERE name = $1")
+            let row = sqlx::query(include_str!("sql/leadership.sql"))
+                .bind(self.now())
                 .bind(name)
                 .fetch_optional(connection)
                 .await
                 .map_err(broken)?;
-            row.as_ref()
-                .map(|row| {
-                    let mut columns = rows::Columns::of(row);
-                    Ok(Leadership {
-                        owner: NodeId(columns.take()?),
-                        epoch: Epoch(columns.take()?),
-                        expires_at: columns.take()?,
-                    })
-                })
-                .transpose()
+            row.as_ref().map(cluster::leadership).transpose()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What keeps the store small, and what can be counted in it.
+//! What keeps the store in order and small, and what can be counted in it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::event::{Event, EventKind};
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, Pruned, StoreError, Topics, Upkeep};
+use punctual_domain::store::{Cluster, Counts, Depth, EventCursor, NextRepair, Pruned, StoreError, Topics, Upkeep};
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Topic, TopicDefinition};
 use punctual_sdk::Either;
@@ -26,6 +26,18 @@ const PLUGINS_TIME: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Upkeep for PostgresStore {
+    async fn next_repair(&self) -> Result<NextRepair, StoreError> {
+        lend!(self, |connection| {
+            let row = sqlx::query(include_str!("sql/next_repair.sql"))
+                .bind(PostgresStore::now(self))
+                .fetch_one(connection)
+                .await
+                .map_err(broken)?;
+            let mut columns = rows::Columns::of(&row);
+            Ok(NextRepair { now: columns.take()?, expiry_at: columns.take()?, fire_at: columns.take()? })
+        })
+    }
+
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
         let now = Cluster::now(self).await?;
         let definitions = self.topics().await?;

@@ -75,24 +75,6 @@ impl Claims for SqliteStore {
     async fn expire(&self, max_lost: u32, limit: u32) -> Result<Expired, StoreError> {
         self.write(move |connection, now| settle::expire(connection, max_lost, limit, now).boxed()).await
     }
-
-    async fn next_expiry_at(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.earliest(include_str!("sql/next_expiry_at.sql")).await
-    }
-}
-
-impl SqliteStore {
-    /// The instant that a statement without parameters answers.
-    pub(super) async fn earliest(&self, statement: &'static str) -> Result<Option<DateTime<Utc>>, StoreError> {
-        self.read(move |connection, _| {
-            async move {
-                let at: Option<i64> = sqlx::query_scalar(statement).fetch_one(connection).await.map_err(broken)?;
-                at.map(instant).transpose()
-            }
-            .boxed()
-        })
-        .await
-    }
 }
 
 /// A due task that a claim may take.

@@ -37,7 +37,7 @@ impl Cluster for SqliteStore {
         false
     }
 
-    async fn heartbeat(&self, node: &Node) -> Result<(), StoreError> {
+    async fn heartbeat(&self, node: &Node) -> Result<DateTime<Utc>, StoreError> {
         let node = node.clone();
         self.write(move |connection, now| {
             async move {
@@ -50,8 +50,8 @@ impl Cluster for SqliteStore {
                     .bind(micros(now))
                     .execute(connection)
                     .await
-                    .map(drop)
-                    .map_err(broken)
+                    .map_err(broken)?;
+                Ok(now)
             }
             .boxed()
         })
@@ -99,17 +99,12 @@ impl Cluster for SqliteStore {
                     .execute(&mut *connection)
                     .await
                     .map_err(broken)?;
-                let row = sqlx::query("SELECT owner, epoch, expires_at FROM punctual_leaderships WHERE name = ?1")
+                let row = sqlx::query(include_str!("sql/leadership.sql"))
                     .bind(name)
                     .fetch_one(connection)
                     .await
                     .map_err(broken)?;
-                let mut columns = Columns::of(&row);
-                Ok(Leadership {
-                    owner: NodeId(columns.take()?),
-                    epoch: Epoch(columns.take()?),
-                    expires_at: columns.take_instant()?,
-                })
+                leadership(&row, now)
             }
             .boxed()
         })
@@ -294,6 +289,14 @@ fn node(row: &SqliteRow) -> Result<Node, StoreError> {
         started_at: columns.take_instant()?,
         seen_at: columns.take_instant()?,
     })
+}
+
+/// A row of `leadership.sql`.
+pub(super) fn leadership(row: &SqliteRow, now: DateTime<Utc>) -> Result<Leadership, StoreError> {
+    let mut columns = Columns::of(row);
+    let (owner, epoch) = (NodeId(columns.take()?), Epoch(columns.take()?));
+    let expires_at = columns.take_instant()?;
+    Ok(Leadership { owner, epoch, expires_at, left: (expires_at - now).to_std().unwrap_or_default() })
 }
 
 /// A row of `keys.sql`.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::fire::{Fire, FireKind, SkipReason};
-use punctual_domain::id::{Epoch, FireId, NodeId, ScheduleId, TaskId};
+use punctual_domain::id::{FireId, ScheduleId, TaskId};
 use punctual_domain::node::Leadership;
 use punctual_domain::proof::LedgerRow;
 use punctual_domain::store::{Inspection, Span, Standing, StoreError};
@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use super::rows::{Columns, instant, micros};
-use super::{SqliteStore, broken, fires};
+use super::{SqliteStore, broken, cluster, fires};
 
 #[async_trait]
 impl Inspection for SqliteStore {
@@ -179,23 +179,14 @@ impl Inspection for SqliteStore {
 
     async fn leadership(&self, name: &str) -> Result<Option<Leadership>, StoreError> {
         let name = name.to_owned();
-        self.read(move |connection, _| {
+        self.read(move |connection, now| {
             async move {
-                let row = sqlx::query("SELECT owner, epoch, expires_at FROM punctual_leaderships WHERE name = ?1")
+                let row = sqlx::query(include_str!("sql/leadership.sql"))
                     .bind(name)
                     .fetch_optional(connection)
                     .await
                     .map_err(broken)?;
-                row.as_ref()
-                    .map(|row| {
-                        let mut columns = Columns::of(row);
-                        Ok(Leadership {
-                            owner: NodeId(columns.take()?),
-                            epoch: Epoch(columns.take()?),
-                            expires_at: columns.take_instant()?,
-                        })
-                    })
-                    .transpose()
+                row.as_ref().map(|row| cluster::leadership(row, now)).transpose()
             }
             .boxed()
         })

@@ -1,4 +1,4 @@
-//! What keeps the store small, and what can be counted in it.
+//! What keeps the store in order and small, and what can be counted in it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::event::{Event, EventKind};
-use punctual_domain::store::{Counts, Depth, EventCursor, Pruned, StoreError, Upkeep};
+use punctual_domain::store::{Counts, Depth, EventCursor, NextRepair, Pruned, StoreError, Upkeep};
 use punctual_domain::topic::Topic;
 use punctual_sdk::Either;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -23,6 +23,20 @@ const PLUGINS_TIME: Duration = Duration::from_secs(1);
 
 #[async_trait]
 impl Upkeep for SqliteStore {
+    async fn next_repair(&self) -> Result<NextRepair, StoreError> {
+        self.read(|connection, now| {
+            async move {
+                let next = sqlx::query(include_str!("sql/next_repair.sql"));
+                let row = next.fetch_one(connection).await.map_err(broken)?;
+                let mut columns = Columns::of(&row);
+                let (expiry_at, fire_at) = (columns.take_instant_if_any()?, columns.take_instant_if_any()?);
+                Ok(NextRepair { now, expiry_at, fire_at })
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn prune(&self, keep: Duration, limit: u32) -> Result<Pruned, StoreError> {
         // Looked up beside the writer: what ended never changes, and looking may take longer than removing.
         let ids = self.read(move |connection, now| prunable_tasks(connection, keep, limit, now).boxed()).await?;

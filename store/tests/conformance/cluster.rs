@@ -7,7 +7,7 @@ use punctual_domain::id::{KeyId, NodeId};
 use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::news::News;
-use punctual_domain::node::Node;
+use punctual_domain::node::{Leadership, Node};
 
 use crate::support::*;
 
@@ -87,7 +87,7 @@ pub(crate) async fn nodes_that_were_not_heard_of_are_left_out(world: World) {
     world.heartbeat(&node(&world, 1)).await.unwrap();
     world.advance_secs(61);
     let heard = node(&world, 1);
-    world.heartbeat(&heard).await.unwrap();
+    assert_eq!(world.heartbeat(&heard).await, Ok(world.now()));
     assert_eq!(world.nodes(MINUTE).await, Ok(vec![heard]));
     assert_eq!(world.nodes(MINUTE * 2).await.unwrap().len(), 2);
 }
@@ -111,7 +111,7 @@ pub(crate) async fn a_removed_node_is_forgotten(world: World) {
 
 pub(crate) async fn a_leader_keeps_the_leadership_while_it_renews(world: World) {
     let first = world.lead("ticker", world.id, LEASE).await.unwrap();
-    assert_eq!((first.owner, first.expires_at), (world.id, world.now() + LEASE));
+    assert_eq!((first.owner, first.expires_at, first.left), (world.id, world.now() + LEASE, LEASE));
     world.advance_secs(20);
     let renewed = world.lead("ticker", world.id, LEASE).await.unwrap();
     assert_eq!((renewed.owner, renewed.epoch, renewed.expires_at), (world.id, first.epoch, world.now() + LEASE));
@@ -121,7 +121,8 @@ pub(crate) async fn nobody_takes_a_leadership_that_holds(world: World) {
     let leads = world.lead("ticker", world.id, LEASE).await.unwrap();
     let other = world.another_node().await;
     world.advance(TimeDelta::seconds(30) - TimeDelta::microseconds(1));
-    assert_eq!(other.lead("ticker", other.id, LEASE * 9).await, Ok(leads));
+    let answer = other.lead("ticker", other.id, LEASE * 9).await.unwrap();
+    assert_eq!(answer, Leadership { left: Duration::from_micros(1), ..leads });
     // The answer changed nothing: it ends when it would have.
     world.advance(TimeDelta::microseconds(2));
     assert_eq!(other.lead("ticker", other.id, LEASE).await.unwrap().owner, other.id);

@@ -383,7 +383,8 @@ impl Model {
         let next_due_at = pending.map(|task| task.run_at).filter(|run_at| *run_at > now).min();
         assert_eq!(self.world.next_due_at(now).await, Ok(next_due_at), "{story}");
         let next_expiry_at = tasks().filter_map(|task| task.lease?.expires_at).min();
-        assert_eq!(self.world.next_expiry_at().await, Ok(next_expiry_at), "{story}");
+        let next = self.world.next_repair().await.unwrap();
+        assert_eq!((next.now, next.expiry_at), (now, next_expiry_at), "{story}");
     }
 }
 

@@ -11,6 +11,7 @@ mod bed;
 mod cluster;
 mod fairness;
 mod handlers;
+mod idle;
 mod leading;
 mod leases;
 mod outage;

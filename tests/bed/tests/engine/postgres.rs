@@ -30,6 +30,12 @@ impl Postgres {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// How many statements it was given so far by sessions that log them.
+    pub(crate) fn statements(&mut self) -> usize {
+        let is_statement = |line: &&String| line.contains("LOG:  execute ") || line.contains("LOG:  statement: ");
+        self.process.log().iter().filter(is_statement).count()
+    }
+
     /// Stops it as a crash would: no connection is finished, nothing is checkpointed.
     pub(crate) fn stop(&mut self) {
         self.process.signal("QUIT");
