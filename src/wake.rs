@@ -8,8 +8,8 @@ use std::time::Duration;
 use punctual_actors::{Announcer, Hints};
 use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
-use punctual_domain::store::Store;
-use punctual_domain::task::Task;
+use punctual_domain::store::{Created, Creation, Remember, Store, StoreError};
+use punctual_domain::task::{NewTask, Task};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -19,6 +19,7 @@ const POLL_WHILE_DEAF: Duration = Duration::from_secs(1);
 
 /// Tells whoever may want to know.
 pub(crate) struct Wake {
+    store: Arc<dyn Store>,
     engine: Listening,
     /// `None` where there can be no other nodes.
     others: Option<Announcer>,
@@ -29,7 +30,25 @@ pub(crate) struct Wake {
 impl Wake {
     /// `engine` is the one of this process; other nodes are told through `store`.
     pub(crate) fn new(engine: Listening, store: &Arc<dyn Store>, happened: Arc<Notify>) -> Self {
-        Self { engine, others: Announcer::start(store), happened }
+        Self { store: store.clone(), engine, others: Announcer::start(store), happened }
+    }
+
+    /// Writes tasks, and tells who may want to know. One that can begin here and now does, and nobody needs to be told.
+    pub(crate) async fn create_tasks(
+        &self,
+        tasks: Vec<NewTask>,
+        remember: Option<Remember>,
+    ) -> Result<Creation, StoreError> {
+        if let ([task], None, Some(hints)) = (&tasks[..], &remember, self.engine.hints())
+            && let Some(written) = hints.begin(task).await
+        {
+            return written.map(|task| Creation::Made(vec![Created::Fresh(task)]));
+        }
+        let creation = self.store.create_tasks(tasks, remember).await?;
+        if let Creation::Made(made) = &creation {
+            self.tasks_written(made.iter().map(Created::task));
+        }
+        Ok(creation)
     }
 
     /// These tasks were written.

@@ -4,6 +4,8 @@
 //! written tasks, the instant at which the next task is due, and the poll interval as a safety net. It never claims for
 //! a topic without credit.
 //!
+//! While a topic has free slots and nothing waits, they are lent to those who write tasks (`counter.rs`).
+//!
 //! Claims run beside the mailbox. As long as they come back full, the next one is on its way while the last is being
 //! read; one that comes back short means that nothing more is due, and the Claimer rests until the next wake. Topics
 //! that have due tasks but no Dispatcher yet are looked for whenever it is not known which topic has become due.
@@ -23,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Settings;
+use crate::counter::Counter;
 use crate::dispatcher::{DispatcherMessage, is_suspect};
 use crate::serving::{Handlers, server};
 use crate::store_clock::StoreClock;
@@ -52,6 +55,8 @@ pub(crate) enum ClaimerMessage {
     Retiring { topic: Topic, dispatcher: ActorRef<DispatcherMessage> },
     /// A Dispatcher has ended.
     DispatcherEnded(ActorId),
+    /// A lent slot was used for a task that is with its Dispatcher, or was not used after all.
+    TicketBack { topic: Topic, dispatcher: ActorId, is_used: bool },
     /// Something may be due that was not, in any topic.
     Look,
     /// The instant has come that we wanted to wake at.
@@ -95,6 +100,8 @@ pub(crate) struct Claimer {
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
     /// Told when attempts begin.
     pub(crate) happened: Arc<Notify>,
+    /// Where free slots are lent.
+    pub(crate) counter: Counter,
 }
 
 pub(crate) struct State {
@@ -139,6 +146,8 @@ struct Lane {
     credit: u32,
     /// Slots that claims under way may fill; no longer part of the credit.
     reserved: u32,
+    /// Slots that were lent and have not come back; no longer part of the credit either.
+    lent: u32,
     /// Something may have become due.
     look: bool,
     /// The last claim got all it wanted: there may be more.
@@ -150,11 +159,30 @@ struct Lane {
 impl Lane {
     /// The lane of a Dispatcher that has received so many tasks in all.
     fn new(dispatcher: ActorRef<DispatcherMessage>, received: u64) -> Self {
-        Self { dispatcher, sent: received, credit: 0, reserved: 0, look: true, flowing: false, retiring: false }
+        Self {
+            dispatcher,
+            sent: received,
+            credit: 0,
+            reserved: 0,
+            lent: 0,
+            look: true,
+            flowing: false,
+            retiring: false,
+        }
     }
 
     fn wants_more(&self) -> bool {
-        self.credit > 0 && (self.look || self.flowing)
+        self.credit > 0 && self.may_have_more()
+    }
+
+    /// Whether something may be due that was not claimed.
+    fn may_have_more(&self) -> bool {
+        self.look || self.flowing
+    }
+
+    /// Whether no slot is promised to anybody.
+    fn is_free(&self) -> bool {
+        self.reserved == 0 && self.lent == 0
     }
 }
 
@@ -164,6 +192,8 @@ impl Actor for Claimer {
     type Arguments = ();
 
     async fn pre_start(&self, myself: ActorRef<ClaimerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
+        // What a Claimer before us lent is taken as its tasks come.
+        self.counter.close();
         myself.cast(ClaimerMessage::Look)?;
         Ok(State {
             lanes: HashMap::new(),
@@ -204,16 +234,25 @@ impl Actor for Claimer {
                 }
                 // What is on its way takes slots that were still free when this was said.
                 let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
-                lane.credit = slots.saturating_sub(on_their_way).saturating_sub(lane.reserved);
+                lane.credit = slots.saturating_sub(on_their_way).saturating_sub(lane.reserved + lane.lent);
                 if lane.wants_more() {
                     self.queue_claim(&myself, state);
+                } else {
+                    self.lend(&myself, state);
                 }
             }
-            ClaimerMessage::Retiring { topic, dispatcher } => match state.lanes.get_mut(&topic) {
-                Some(lane) if lane.reserved > 0 => lane.retiring = true,
-                _ => retire(state, &topic, &dispatcher),
-            },
+            ClaimerMessage::Retiring { topic, dispatcher } => {
+                self.call_in(state, |lane| lane.dispatcher.get_id() == dispatcher.get_id());
+                match state.lanes.get_mut(&topic) {
+                    Some(lane) if !lane.is_free() => lane.retiring = true,
+                    _ => retire(state, &topic, &dispatcher),
+                }
+            }
+            ClaimerMessage::TicketBack { topic, dispatcher, is_used } => {
+                self.ticket_back(&myself, state, &topic, dispatcher, is_used);
+            }
             ClaimerMessage::DispatcherEnded(id) => {
+                self.call_in(state, |lane| lane.dispatcher.get_id() == id);
                 state.lanes.retain(|_, lane| lane.dispatcher.get_id() != id);
                 state.suspects.retain(|_, dispatcher| *dispatcher != id);
                 // One that was asked for and ended at once is asked for again.
@@ -231,6 +270,7 @@ impl Actor for Claimer {
             }
             ClaimerMessage::Written { topic, run_at } => self.written(&myself, state, &topic, run_at),
             ClaimerMessage::TopicsChanged => {
+                self.call_in(state, |_| true);
                 state.definitions_known = false;
                 self.look(&myself, state);
             }
@@ -241,7 +281,10 @@ impl Actor for Claimer {
             ClaimerMessage::SuspectRunning { task_id, dispatcher } => {
                 state.suspects.insert(task_id, dispatcher);
             }
-            ClaimerMessage::SettlerBehind => state.settler_behind = true,
+            ClaimerMessage::SettlerBehind => {
+                self.call_in(state, |_| true);
+                state.settler_behind = true;
+            }
             ClaimerMessage::SettlerCaughtUp => {
                 state.settler_behind = false;
                 self.look(&myself, state);
@@ -256,12 +299,14 @@ impl Actor for Claimer {
                 self.look(&myself, state);
             }
             ClaimerMessage::Drain(reply) => {
+                self.call_in(state, |_| true);
                 state.draining = true;
                 state.alarm.clear();
                 state.drained = Some(reply);
             }
         }
         if state.claims == 0
+            && state.lanes.values().all(|lane| lane.lent == 0)
             && let Some(reply) = state.drained.take()
         {
             // Whoever asked may have stopped waiting.
@@ -321,6 +366,8 @@ impl Claimer {
 
     async fn try_claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) -> Result<(), StoreError> {
         self.learn(state).await?;
+        // Nobody passes what may be waiting.
+        self.call_in(state, Lane::may_have_more);
         let wants = self.wants(state).await?;
         let is_idle = wants.is_empty();
         if !is_idle {
@@ -335,8 +382,60 @@ impl Claimer {
                 Wake::AtOnce => self.look(myself, state),
                 Wake::At(at) => self.wake(myself, state, at),
             }
+            self.lend(myself, state);
         }
         Ok(())
+    }
+
+    /// Lends the free slots of topics that may run and have nothing waiting, while there is nothing to claim.
+    fn lend(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
+        let may = state.definitions_known && !state.draining && !state.backing_off && !state.settler_behind;
+        if !may || state.claims > 0 || state.claim_queued {
+            return;
+        }
+        for (topic, lane) in &mut state.lanes {
+            let is_idle = lane.credit > 0 && !lane.may_have_more() && !lane.retiring;
+            if is_idle && server(&self.handlers, &state.definitions, topic).is_some() {
+                self.counter.lend(topic, lane.credit, &lane.dispatcher, myself);
+                lane.lent += std::mem::take(&mut lane.credit);
+            }
+        }
+    }
+
+    /// Takes back the lent slots that nobody has taken.
+    fn call_in(&self, state: &mut State, which: impl Fn(&Lane) -> bool) {
+        for (topic, lane) in state.lanes.iter_mut().filter(|(_, lane)| lane.lent > 0 && which(lane)) {
+            let back = self.counter.call_in(topic).min(lane.lent);
+            lane.lent -= back;
+            lane.credit += back;
+        }
+    }
+
+    /// A slot that was used holds a task which is with its Dispatcher by now; one that was not is free again.
+    fn ticket_back(
+        &self,
+        myself: &ActorRef<ClaimerMessage>,
+        state: &mut State,
+        topic: &Topic,
+        dispatcher: ActorId,
+        is_used: bool,
+    ) {
+        let Some(lane) = state.lanes.get_mut(topic).filter(|lane| lane.dispatcher.get_id() == dispatcher) else {
+            return;
+        };
+        lane.lent = lane.lent.saturating_sub(1);
+        if is_used {
+            lane.sent += 1;
+            self.happened.notify_one();
+        } else {
+            lane.credit += 1;
+        }
+        if lane.retiring && lane.is_free() {
+            let dispatcher = lane.dispatcher.clone();
+            retire(state, topic, &dispatcher);
+        } else if !is_used {
+            self.queue_claim(myself, state);
+        }
     }
 
     /// Claims beside the mailbox.
@@ -397,7 +496,7 @@ impl Claimer {
             lane.flowing = got == *slots;
             // It may have come back short because it had to leave alone what another claim was allowed to take.
             lane.look |= error.is_some() || !lane.flowing && left_suspects;
-            if lane.retiring && lane.reserved == 0 {
+            if lane.retiring && lane.is_free() {
                 let dispatcher = lane.dispatcher.clone();
                 retire(state, topic, &dispatcher);
             }

@@ -21,6 +21,7 @@ mod announcer;
 mod attempt;
 mod audience;
 mod claimer;
+mod counter;
 mod dispatcher;
 mod elector;
 mod host;
@@ -45,7 +46,8 @@ use punctual_domain::clock::Clock;
 use punctual_domain::coordination::Coordination;
 use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
-use punctual_domain::store::Store;
+use punctual_domain::store::{Store, StoreError};
+use punctual_domain::task::{NewTask, Task};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
@@ -56,6 +58,7 @@ pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
 
+use counter::Counter;
 use supervisor::{Supervisor, SupervisorMessage};
 
 /// All that the tree stands on.
@@ -142,9 +145,12 @@ pub async fn start(deps: Deps) -> Result<Running, TreeError> {
     // What plugins write wakes the tree, which is not there yet.
     let hints = Arc::new(OnceLock::new());
     let deps = Deps { handlers: deps.handlers.connected(&deps.store, hints.clone()), ..deps };
-    let (supervisor, ended) =
-        Actor::spawn(None, Supervisor, deps).await.map_err(|error| TreeError::Start(error.to_string()))?;
-    let running = Running { supervisor, ended };
+    let counter = Counter::default();
+    let (store, node, lease) = (deps.store.clone(), deps.node, deps.settings.lease);
+    let (supervisor, ended) = Actor::spawn(None, Supervisor { counter: counter.clone() }, deps)
+        .await
+        .map_err(|error| TreeError::Start(error.to_string()))?;
+    let running = Running { hints: Hints { supervisor, counter, store, node, lease }, ended };
     // Nobody else sets it.
     let _ = hints.set(running.hints());
     Ok(running)
@@ -152,24 +158,24 @@ pub async fn start(deps: Deps) -> Result<Running, TreeError> {
 
 /// A tree that runs.
 pub struct Running {
-    supervisor: ActorRef<SupervisorMessage>,
+    hints: Hints,
     ended: tokio::task::JoinHandle<()>,
 }
 
 impl Running {
     /// A handle for those who write tasks.
     pub fn hints(&self) -> Hints {
-        Hints { supervisor: self.supervisor.clone() }
+        self.hints.clone()
     }
 
     /// Has everything told that the tree is told about tasks, for those outside who wait for them. `tell` must be quick.
     pub fn overhear(&self, tell: impl Fn(&Overheard) + Send + Sync + 'static) {
-        self.hints().send(SupervisorMessage::Overhear(Box::new(tell)));
+        self.hints.send(SupervisorMessage::Overhear(Box::new(tell)));
     }
 
     /// What each actor of the tree is doing.
     pub async fn status(&self) -> Vec<ActorStatus> {
-        ractor::call_t!(self.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
+        ractor::call_t!(self.hints.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
     }
 
     /// Stops ticking and claiming, lets attempts finish until `within` has passed, hands the rest back, and ends the tree.
@@ -177,7 +183,7 @@ impl Running {
     /// # Errors
     /// When the tree had given up already.
     pub async fn drain(self, within: Duration) -> Result<(), TreeError> {
-        self.supervisor.cast(SupervisorMessage::Drain { within }).map_err(|_| TreeError::GaveUp)?;
+        self.hints.supervisor.cast(SupervisorMessage::Drain { within }).map_err(|_| TreeError::GaveUp)?;
         self.ended.await.map_err(|_| TreeError::GaveUp)
     }
 
@@ -203,9 +209,24 @@ pub enum Overheard {
 #[derive(Clone)]
 pub struct Hints {
     supervisor: ActorRef<SupervisorMessage>,
+    counter: Counter,
+    store: Arc<dyn Store>,
+    node: NodeId,
+    lease: Duration,
 }
 
 impl Hints {
+    /// Writes a task and begins it at once, if it is due now, a slot is free for it here and nothing of its topic waits;
+    /// nobody needs to be told of it then. `None`: it is to be written like any other.
+    ///
+    /// It is begun also if the caller does not wait for the answer.
+    pub async fn begin(&self, task: &NewTask) -> Option<Result<Task, StoreError>> {
+        let ticket = self.counter.ticket(task)?;
+        let (store, task, node, lease) = (self.store.clone(), task.clone(), self.node, self.lease);
+        let written = tokio::spawn(async move { ticket.write(&*store, task, node, lease).await });
+        Some(written.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string()))))
+    }
+
     /// Tasks were written, somewhere.
     pub fn tasks_written(&self) {
         self.send(SupervisorMessage::TasksWritten);

@@ -19,6 +19,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, RpcReplyPo
 use tokio::time::Instant;
 
 use crate::claimer::{Claimer, ClaimerMessage};
+use crate::counter::Counter;
 use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
 use crate::elector::{Elector, ElectorMessage};
 use crate::notifier::{Notifier, NotifierMessage};
@@ -126,7 +127,10 @@ pub struct ActorStatus {
     pub last_error: Option<String>,
 }
 
-pub(crate) struct Supervisor;
+pub(crate) struct Supervisor {
+    /// Where the Claimer lends free slots, whichever Claimer it is.
+    pub(crate) counter: Counter,
+}
 
 pub(crate) struct State {
     deps: Deps,
@@ -159,7 +163,7 @@ impl Actor for Supervisor {
     async fn pre_start(&self, myself: ActorRef<SupervisorMessage>, deps: Deps) -> Result<State, ActorProcessingErr> {
         let notifier = start_notifier(&deps, &myself).await?;
         let settler = start_settler(&deps, &myself).await?;
-        let claimer = start_claimer(&deps, &myself).await?;
+        let claimer = start_claimer(&deps, &self.counter, &myself).await?;
         let reconciler = start_reconciler(&deps, &myself).await?;
         let ticker = start_ticker(&deps, &myself).await?;
         let elector = start_elector(&deps, &myself).await?;
@@ -190,7 +194,7 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SupervisorMessage::Serve { topic, server } => serve(&myself, state, topic, server).await?,
-            SupervisorMessage::Restart(child) => restart(&myself, state, child).await?,
+            SupervisorMessage::Restart(child) => restart(&myself, &self.counter, state, child).await?,
             SupervisorMessage::TasksWritten => {
                 tell_outside(state, || Overheard::Tasks);
                 tell_claimer(state, ClaimerMessage::Look);
@@ -265,6 +269,7 @@ async fn start_settler(
 
 async fn start_claimer(
     deps: &Deps,
+    counter: &Counter,
     myself: &ActorRef<SupervisorMessage>,
 ) -> Result<ActorRef<ClaimerMessage>, ActorProcessingErr> {
     let claimer = Claimer {
@@ -275,6 +280,7 @@ async fn start_claimer(
         settings: deps.settings,
         supervisor: myself.clone(),
         happened: deps.happened.clone(),
+        counter: counter.clone(),
     };
     Ok(Actor::spawn_linked(None, claimer, (), myself.get_cell()).await?.0)
 }
@@ -395,6 +401,7 @@ fn failed(
 
 async fn restart(
     myself: &ActorRef<SupervisorMessage>,
+    counter: &Counter,
     state: &mut State,
     child: Child,
 ) -> Result<(), ActorProcessingErr> {
@@ -407,7 +414,7 @@ async fn restart(
             // Nothing waits in a new one.
             tell_claimer(state, ClaimerMessage::SettlerCaughtUp);
         }
-        Child::Claimer => state.claimer = start_claimer(&state.deps, myself).await?,
+        Child::Claimer => state.claimer = start_claimer(&state.deps, counter, myself).await?,
         Child::Reconciler => state.reconciler = start_reconciler(&state.deps, myself).await?,
         Child::Ticker => {
             state.ticker = start_ticker(&state.deps, myself).await?;

@@ -234,6 +234,21 @@ impl NewTask {
         }
     }
 
+    /// Whether it has nothing but what most tasks have: no key by which it could be refused or would have to wait.
+    pub fn is_plain(&self) -> bool {
+        let Self {
+            metadata, client_request_id, dedupe_key, serial_key, retry, fire, retry_of, rescheduled_from, ..
+        } = self;
+        metadata.is_empty()
+            && client_request_id.is_none()
+            && dedupe_key.is_none()
+            && serial_key.is_none()
+            && fire.is_none()
+            && retry_of.is_none()
+            && rescheduled_from.is_none()
+            && *retry == RetryPolicy::default()
+    }
+
     /// The task as it is once written.
     pub fn into_task(self, run_at: DateTime<Utc>, created_at: DateTime<Utc>) -> Task {
         Task {

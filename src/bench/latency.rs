@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use punctual_actors::Hints;
-use punctual_domain::store::{Created, Creation};
+use punctual_domain::store::{Created, Creation, Store, StoreError};
+use punctual_domain::task::NewTask;
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ impl Latency {
         let engine = site.start(Noting(begun)).await?;
         let hints = engine.hints();
         // The topic's Dispatcher is there before the first task that counts.
-        tell(&hints, &site.store.create_tasks(vec![task(self.tasks)], None).await?);
+        write(&*site.store, &hints, task(self.tasks)).await?;
         tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("the first task did not begin")?;
 
         let sent = Arc::new(Mutex::new(vec![None; self.tasks as usize]));
@@ -42,9 +43,8 @@ impl Latency {
             let (store, hints, sent) = (site.store.clone(), hints.clone(), sent.clone());
             tokio::spawn(async move {
                 sent.lock().expect("nobody panicked with it")[i as usize] = Some(Instant::now());
-                match store.create_tasks(vec![task(i)], None).await {
-                    Ok(created) => tell(&hints, &created),
-                    Err(error) => tracing::error!(%error, "a task was not written"),
+                if let Err(error) = write(&*store, &hints, task(i)).await {
+                    tracing::error!(%error, "a task was not written");
                 }
             });
         }
@@ -60,13 +60,17 @@ impl Latency {
     }
 }
 
-/// Tells the engine what was written, as the service does.
-fn tell(hints: &Hints, creation: &Creation) {
-    if let Creation::Made(created) = creation {
+/// Writes a task as the service does.
+async fn write(store: &dyn Store, hints: &Hints, task: NewTask) -> Result<(), StoreError> {
+    if let Some(begun) = hints.begin(&task).await {
+        return begun.map(|_| ());
+    }
+    if let Creation::Made(created) = store.create_tasks(vec![task], None).await? {
         for Created::Fresh(task) | Created::Deduplicated(task) in created {
             hints.task_written(task.topic.clone(), task.run_at);
         }
     }
+    Ok(())
 }
 
 /// Notes when each attempt began.

@@ -52,9 +52,8 @@ pub(crate) async fn create(
     let warnings = api.topics.warnings(&topics, &task.topic);
     let to_keep = warnings.clone();
     let remember = call().remember(move |made: &[Created]| answer(made, &to_keep));
-    match api.store.create_tasks(vec![task], remember).await? {
+    match api.wake.create_tasks(vec![task], remember).await? {
         Creation::Made(made) => {
-            api.wake.tasks_written(made.iter().map(Created::task));
             api.topics.count_undefined(&topics, &made);
             Ok(call::respond(answer(&made, &warnings)))
         }

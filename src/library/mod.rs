@@ -199,11 +199,8 @@ struct Open {
 
 impl Open {
     async fn write(&self, tasks: Vec<task::NewTask>) -> Result<Vec<Created>, Error> {
-        match self.store.create_tasks(tasks, None).await? {
-            Creation::Made(created) => {
-                self.wake.tasks_written(created.iter().map(Created::task));
-                Ok(created)
-            }
+        match self.wake.create_tasks(tasks, None).await? {
+            Creation::Made(created) => Ok(created),
             Creation::Replayed(_) => Err(Error::Broken("an answer came again that nobody asked to keep".into())),
         }
     }

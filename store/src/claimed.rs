@@ -69,10 +69,17 @@ impl Claimed {
 }
 
 /// Who holds what was claimed, and for how long.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Holder {
-    node: NodeId,
-    lease: Duration,
+    pub(crate) node: NodeId,
+    pub(crate) lease: Duration,
+}
+
+impl Holder {
+    /// A task that was written for it, claimed at the same instant.
+    pub(crate) fn claim(self, task: Task, now: DateTime<Utc>) -> Result<Task, StoreError> {
+        task.claim(self.node, self.lease, now).map_err(|refused| StoreError::Broken(refused.to_string()))
+    }
 }
 
 impl From<&ClaimRequest> for Holder {

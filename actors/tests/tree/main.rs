@@ -1,5 +1,6 @@
 //! The actor tree on a real store, with a clock that is moved by hand.
 
+mod counter;
 mod messages;
 mod schedules;
 mod support;

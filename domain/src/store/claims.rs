@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::StoreError;
 use crate::id::{Epoch, NodeId, TaskId};
-use crate::task::{Settlement, Task};
+use crate::task::{NewTask, Settlement, Task};
 use crate::topic::Topic;
 
 /// Claiming due tasks, and everything that needs their lease.
@@ -17,6 +17,10 @@ pub trait Claims: Send + Sync {
     /// Of tasks with a `serial_key` only the first of its topic and key that has not ended can be claimed, and only
     /// while none of them runs; "first" is by the instant it was first due, so a retry keeps its place.
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
+
+    /// Writes a plain task that is due now, already claimed by a node: as if it had been claimed the moment it was
+    /// written. Answers it as the claim left it.
+    async fn claim_new(&self, task: NewTask, node: NodeId, lease: Duration) -> Result<Task, StoreError>;
 
     /// Topics that have a due task, at most `limit`, in name order, beginning after `after`.
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError>;

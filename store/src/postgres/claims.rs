@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::id::{Epoch, NodeId, TaskId};
 use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects, Want};
-use punctual_domain::task::{LOST_TOO_OFTEN, Task};
+use punctual_domain::task::{LOST_TOO_OFTEN, NewTask, Task};
 use punctual_domain::topic::Topic;
 use sqlx::postgres::{PgConnection, PgRow};
 
@@ -59,6 +59,11 @@ impl Claims for PostgresStore {
             }
             Ok(Vec::new())
         })
+    }
+
+    async fn claim_new(&self, task: NewTask, node: NodeId, lease: Duration) -> Result<Task, StoreError> {
+        let written = self.gather.write(vec![task], Some(Holder { node, lease })).await?.pop();
+        written.ok_or_else(|| StoreError::Broken("a task was not written".into()))
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
-use punctual_domain::store::{Created, StoreError};
-use punctual_domain::task::{Due, NewTask};
+use punctual_domain::store::StoreError;
+use punctual_domain::task::{Due, NewTask, Task};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use tokio::sync::oneshot;
 
 use super::kept::{Held, Kept};
 use super::{broken, micros};
+use crate::claimed::Holder;
 use crate::instant::{bounded, micros_after};
-use crate::text::retry_to_text;
 
 /// Calls with more tasks than this go by themselves: they are a batch already.
 const FEW: usize = 100;
@@ -27,21 +27,6 @@ const BATCH: usize = 1_000;
 /// How many writes may be under way at a time, and how many waiting tasks make a second one worth it.
 const WRITES: usize = 2;
 const WORTH_ANOTHER: usize = 50;
-
-/// Whether a task has nothing but what most tasks have.
-pub(super) fn is_plain(task: &NewTask) -> bool {
-    let NewTask {
-        metadata, client_request_id, dedupe_key, serial_key, retry, fire, retry_of, rescheduled_from, ..
-    } = task;
-    metadata.is_empty()
-        && client_request_id.is_none()
-        && dedupe_key.is_none()
-        && serial_key.is_none()
-        && fire.is_none()
-        && retry_of.is_none()
-        && rescheduled_from.is_none()
-        && matches!(retry_to_text(retry), Ok(None))
-}
 
 /// Where writes gather.
 pub(super) struct Gather {
@@ -62,7 +47,9 @@ struct Line {
 /// A caller that waits for its commit.
 struct Call {
     tasks: Vec<NewTask>,
-    answer: oneshot::Sender<Result<Vec<Created>, StoreError>>,
+    /// Who has claimed them by being written; nobody for tasks that wait.
+    holder: Option<Holder>,
+    answer: oneshot::Sender<Result<Vec<Task>, StoreError>>,
 }
 
 impl Gather {
@@ -75,13 +62,18 @@ impl Gather {
         self.kept.close().await;
     }
 
-    /// Writes plain tasks, together with whoever else comes now; answers once they are committed.
-    pub(super) async fn write(self: &Arc<Self>, tasks: Vec<NewTask>) -> Result<Vec<Created>, StoreError> {
+    /// Writes plain tasks, together with whoever else comes now; answers once they are committed. Those of a holder are
+    /// due now, and claimed by it.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        tasks: Vec<NewTask>,
+        holder: Option<Holder>,
+    ) -> Result<Vec<Task>, StoreError> {
         if tasks.len() > FEW {
-            return self.commit(tasks).await;
+            return self.commit(tasks, holder).await;
         }
         let (answer, answered) = oneshot::channel();
-        if self.stand_in_line(Call { tasks, answer }) {
+        if self.stand_in_line(Call { tasks, holder, answer }) {
             // In a task of its own: a caller that goes away leaves the others their writer.
             tokio::spawn(Arc::clone(self).write_waiting());
         }
@@ -101,19 +93,22 @@ impl Gather {
         is_needed
     }
 
-    /// The next batch; with none, the writer has left.
+    /// The next batch, all of one holder or of none; with none in it, the writer has left.
     fn next_batch(&self) -> Vec<Call> {
         let mut line = self.line.lock().expect("nobody panics with the line");
         // Who has gone does not want it any more.
         line.waiting.retain(|call| !call.answer.is_closed());
         line.tasks = line.waiting.iter().map(|call| call.tasks.len()).sum();
+        let holder = line.waiting.first().and_then(|call| call.holder);
         let mut tasks = 0;
-        let taken = line.waiting.iter().take_while(|call| {
-            tasks += call.tasks.len();
-            tasks <= BATCH
-        });
-        let taken = taken.count();
-        let batch: Vec<_> = line.waiting.drain(..taken).collect();
+        let batch: Vec<_> = line
+            .waiting
+            .extract_if(.., |call| {
+                let is_next = call.holder == holder && tasks + call.tasks.len() <= BATCH;
+                tasks += if is_next { call.tasks.len() } else { 0 };
+                is_next
+            })
+            .collect();
         line.tasks -= batch.iter().map(|call| call.tasks.len()).sum::<usize>();
         line.writers -= usize::from(batch.is_empty());
         batch
@@ -125,13 +120,14 @@ impl Gather {
             if batch.is_empty() {
                 return;
             }
+            let holder = batch.first().and_then(|call| call.holder);
             let mut tasks = Vec::new();
             let mut callers = Vec::with_capacity(batch.len());
             for call in batch {
                 callers.push((call.answer, call.tasks.len()));
                 tasks.extend(call.tasks);
             }
-            let mut written = self.commit(tasks).await.map(Vec::into_iter);
+            let mut written = self.commit(tasks, holder).await.map(Vec::into_iter);
             for (caller, size) in callers {
                 let answer = match &mut written {
                     Ok(created) => Ok(created.by_ref().take(size).collect()),
@@ -144,26 +140,33 @@ impl Gather {
     }
 
     /// Writes tasks in one statement, which is its own transaction.
-    async fn commit(&self, tasks: Vec<NewTask>) -> Result<Vec<Created>, StoreError> {
+    async fn commit(&self, tasks: Vec<NewTask>, holder: Option<Holder>) -> Result<Vec<Task>, StoreError> {
         let now = self.clock.as_ref().map(|clock| clock.now());
         let writing = async {
             let mut held = Held::kept(&self.kept, &self.pool).await?;
-            let written = insert(&mut held, &tasks, now).await;
+            let written = match holder {
+                Some(holder) => insert_claimed(&mut held, &tasks, holder, now).await,
+                None => insert(&mut held, &tasks, now).await,
+            };
             held.give_back(&written);
             written
         };
         let written = tokio::time::timeout(self.deadline, writing).await;
         let now = written
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no answer within {:?}", self.deadline))))?;
-        let created = tasks.into_iter().map(|task| {
+        let written = tasks.into_iter().map(|task| {
             let run_at = match task.due {
                 Due::At(at) => bounded(at),
                 Due::Now => now,
                 Due::After(delay) => DateTime::from_timestamp_micros(micros_after(now, delay)).unwrap_or(now),
             };
-            Created::Fresh(task.into_task(run_at, now))
+            let task = task.into_task(run_at, now);
+            match holder {
+                Some(holder) => holder.claim(task, now),
+                None => Ok(task),
+            }
         });
-        Ok(created.collect())
+        written.collect()
     }
 }
 
@@ -172,9 +175,6 @@ async fn insert(
     tasks: &[NewTask],
     now: Option<DateTime<Utc>>,
 ) -> Result<DateTime<Utc>, StoreError> {
-    fn column<'t, T>(tasks: &'t [NewTask], read: impl Fn(&'t NewTask) -> T) -> Vec<T> {
-        tasks.iter().map(read).collect()
-    }
     sqlx::query_scalar(include_str!("sql/insert_plain_tasks.sql"))
         .bind(now)
         .bind(column(tasks, |t| t.id.0))
@@ -194,4 +194,30 @@ async fn insert(
         .fetch_one(connection)
         .await
         .map_err(broken)
+}
+
+/// Writes tasks that are due now, each claimed by the holder.
+async fn insert_claimed(
+    connection: &mut PgConnection,
+    tasks: &[NewTask],
+    holder: Holder,
+    now: Option<DateTime<Utc>>,
+) -> Result<DateTime<Utc>, StoreError> {
+    sqlx::query_scalar(include_str!("sql/insert_claimed_tasks.sql"))
+        .bind(now)
+        .bind(holder.node.0)
+        .bind(micros(holder.lease))
+        .bind(column(tasks, |t| t.id.0))
+        .bind(column(tasks, |t| t.topic.as_str()))
+        .bind(column(tasks, |t| t.priority))
+        .bind(column(tasks, |t| t.timezone.as_str()))
+        .bind(column(tasks, |t| t.payload.as_str()))
+        .bind(column(tasks, |t| t.timeout_seconds as i32))
+        .fetch_one(connection)
+        .await
+        .map_err(broken)
+}
+
+fn column<'t, T>(tasks: &'t [NewTask], read: impl Fn(&'t NewTask) -> T) -> Vec<T> {
+    tasks.iter().map(read).collect()
 }

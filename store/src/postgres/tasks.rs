@@ -14,7 +14,6 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
 use super::bulk::{self, Change};
-use super::gather::is_plain;
 use super::{PostgresStore, answers, broken, list, micros, rows};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
@@ -22,8 +21,9 @@ use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_t
 #[async_trait]
 impl Tasks for PostgresStore {
     async fn create_tasks(&self, tasks: Vec<NewTask>, remember: Option<Remember>) -> Result<Creation, StoreError> {
-        if remember.is_none() && tasks.iter().all(is_plain) {
-            return self.gather.write(tasks).await.map(Creation::Made);
+        if remember.is_none() && tasks.iter().all(NewTask::is_plain) {
+            let written = self.gather.write(tasks, None).await?;
+            return Ok(Creation::Made(written.into_iter().map(Created::Fresh).collect()));
         }
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;

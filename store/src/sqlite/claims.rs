@@ -7,16 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
-use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::id::{Epoch, NodeId, TaskId};
 use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, StoreError, Suspects, Want};
-use punctual_domain::task::Task;
+use punctual_domain::task::{NewTask, Task};
 use punctual_domain::topic::Topic;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::piece::Piece;
-use super::rows::{Columns, Hex, instant, micros, micros_after};
+use super::rows::{Columns, Hex, instant, micros, micros_after, whole_micros};
+use super::tasks::insert;
 use super::{SqliteStore, broken, settle};
+use crate::claimed::Holder;
 use crate::text::to_text;
 
 #[async_trait]
@@ -27,6 +29,24 @@ impl Claims for SqliteStore {
             self.write(move |connection, now| async move { claim(connection, &asked, now).await }.boxed()).await?;
         // Here and not in the writer's turn: the next one goes on meanwhile.
         piece.into_tasks(request.into(), now)
+    }
+
+    async fn claim_new(&self, task: NewTask, node: NodeId, lease: Duration) -> Result<Task, StoreError> {
+        self.write(move |connection, now| {
+            async move {
+                let written = insert(connection, vec![task], now).await?.pop();
+                let written = written.ok_or_else(|| StoreError::Broken("a task was not written".into()))?;
+                let line: i64 = sqlx::query_scalar("SELECT last_insert_rowid()")
+                    .fetch_one(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                let holder = Holder { node, lease };
+                take(connection, &format!("[{line}]"), holder, now).await?;
+                holder.claim(written.into_task(), whole_micros(now))
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
@@ -94,20 +114,34 @@ async fn claim(
     now: DateTime<Utc>,
 ) -> Result<(Piece, DateTime<Utc>), StoreError> {
     let piece = match &request.wants[..] {
-        [want] if no_suspects(connection, now).await? => find_in_topic(connection, want, now).await?,
+        [want] => match find_in_topic(connection, want, now).await? {
+            Some(piece) => piece,
+            None => find(connection, request, now).await?,
+        },
         _ => find(connection, request, now).await?,
     };
     if let Some(lines) = piece.lines() {
-        sqlx::query(include_str!("sql/claim.sql"))
-            .bind(micros(now))
-            .bind(lines)
-            .bind(request.node.0)
-            .bind(micros_after(now, request.lease))
-            .execute(connection)
-            .await
-            .map_err(broken)?;
+        take(connection, lines, request.into(), now).await?;
     }
     Ok((piece, now))
+}
+
+/// Makes pending rows the holder's; `lines` is a JSON array of their rowids.
+async fn take(
+    connection: &mut SqliteConnection,
+    lines: &str,
+    holder: Holder,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(include_str!("sql/claim.sql"))
+        .bind(micros(now))
+        .bind(lines)
+        .bind(holder.node.0)
+        .bind(micros_after(now, holder.lease))
+        .execute(connection)
+        .await
+        .map_err(broken)?;
+    Ok(())
 }
 
 /// What a claim may take, over all topics and with tasks that have lost an attempt.
@@ -151,30 +185,23 @@ async fn find(
     Piece::of_lines(connection, &lines).await
 }
 
-/// Whether no task is due that has lost an attempt.
-async fn no_suspects(connection: &mut SqliteConnection, now: DateTime<Utc>) -> Result<bool, StoreError> {
-    let found: Option<i64> = sqlx::query_scalar(include_str!("sql/first_suspect.sql"))
-        .bind(micros(now))
-        .fetch_optional(connection)
-        .await
-        .map_err(broken)?;
-    Ok(found.is_none())
-}
-
-/// What a claim for one topic may take while nothing has lost an attempt, as most are.
+/// What a claim for one topic may take while nothing has lost an attempt, as most are; none if something has.
 async fn find_in_topic(
     connection: &mut SqliteConnection,
     want: &Want,
     now: DateTime<Utc>,
-) -> Result<Piece, StoreError> {
-    let rows = sqlx::query_scalar(include_str!("sql/claimable_of_topic.sql"))
+) -> Result<Option<Piece>, StoreError> {
+    let (text, lines, large, is_suspect_due) = sqlx::query_as(include_str!("sql/claimable_of_topic.sql"))
         .bind(micros(now))
         .bind(want.topic.as_str())
         .bind(i64::from(want.slots))
         .fetch_one(&mut *connection)
         .await
         .map_err(broken)?;
-    Piece::of(connection, rows).await
+    if is_suspect_due {
+        return Ok(None);
+    }
+    Piece::of(connection, text, lines, large).await.map(Some)
 }
 
 async fn find_claimable(

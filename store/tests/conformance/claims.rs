@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use punctual_domain::id::Epoch;
-use punctual_domain::store::{ClaimRequest, Suspects, Want};
-use punctual_domain::task::{Task, TaskStatus};
+use punctual_domain::store::{ClaimRequest, Settled, Suspects, Want};
+use punctual_domain::task::{NewTask, Settlement, Task, TaskStatus};
 
 use crate::support::*;
 
@@ -30,6 +30,44 @@ pub(crate) async fn a_claim_makes_the_move_of_the_model(world: World) {
     let expected = added.claim(world.id, lease, world.now()).unwrap();
     assert_eq!(world.claim(&request).await, Ok(vec![expected.clone()]));
     assert_eq!(world.read(expected.id).await, expected);
+}
+
+pub(crate) async fn a_task_that_is_written_claimed_is_as_if_it_had_been_claimed_at_once(world: World) {
+    let added = world.add(task("mail").priority(3)).await;
+    let expected = added.claim(world.id, LEASE, world.now()).unwrap();
+    let new: NewTask = task("mail").priority(3).into();
+    let expected = Task { id: new.id, ..expected };
+    assert_eq!(world.store.claim_new(new, world.id, LEASE).await, Ok(expected.clone()));
+    assert_eq!(world.read(expected.id).await, expected);
+    // Nobody else gets it, and it is settled by its epoch like any other.
+    assert_eq!(ids(&world.another_node().await.claim_up_to(9, "mail").await), [added.id]);
+    assert_eq!(world.settle_as(&expected, Settlement::Completed { result: None }).await, Settled::Now);
+    assert_eq!(world.read(expected.id).await.status, TaskStatus::Completed);
+}
+
+pub(crate) async fn a_task_that_is_written_claimed_is_freed_when_its_lease_ends(world: World) {
+    let claimed = world.store.claim_new(task("mail").into(), world.id, LEASE).await.unwrap();
+    world.advance(TimeDelta::from_std(LEASE).unwrap());
+    assert_eq!(world.expire(3, 9).await.unwrap().freed, 1);
+    let again = world.claim_one("mail").await;
+    assert_eq!((again.id, again.epoch, again.lost), (claimed.id, Epoch(2), 2));
+}
+
+pub(crate) async fn many_tasks_written_claimed_at_the_same_time_are_all_written(world: World) {
+    let writes = (0..50).map(|i| {
+        let store = world.store.clone();
+        let (node, claimed) = (world.id, i % 2 == 0);
+        async move {
+            if claimed {
+                store.claim_new(task("mail").into(), node, LEASE).await.map(drop)
+            } else {
+                store.create_tasks(vec![task("mail").into()], None).await.map(drop)
+            }
+        }
+    });
+    assert!(futures::future::join_all(writes).await.into_iter().all(|written| written.is_ok()));
+    assert_eq!(world.claim_up_to(99, "mail").await.len(), 25);
+    assert_eq!(world.list(Default::default()).await.len(), 50);
 }
 
 pub(crate) async fn only_due_tasks_are_claimed(world: World) {

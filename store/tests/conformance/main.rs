@@ -153,6 +153,9 @@ behaviours! {
         an_answer_outlives_a_restart;
     claims:
         a_claim_makes_the_move_of_the_model
+        a_task_that_is_written_claimed_is_as_if_it_had_been_claimed_at_once
+        a_task_that_is_written_claimed_is_freed_when_its_lease_ends
+        many_tasks_written_claimed_at_the_same_time_are_all_written
         only_due_tasks_are_claimed
         a_task_is_claimed_at_its_instant_and_not_a_microsecond_before
         a_claimed_task_is_not_claimed_again

@@ -1,0 +1,138 @@
+//! Tasks that are written already claimed, in slots that were lent for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_actors::{Handlers, Running};
+use punctual_domain::id::TaskId;
+use punctual_domain::task::{Due, NewTask, TaskStatus};
+use punctual_domain::topic::{Route, TopicDefinition};
+use punctual_sdk::Outcome;
+use tokio::sync::Semaphore;
+
+use crate::support::{World, does, eventually, task};
+
+/// A tree whose topic `few` has two slots, each held until the gate lets its attempt go.
+async fn with_two_slots(world: &World, gate: &Arc<Semaphore>) -> Running {
+    let definition = TopicDefinition { concurrency: 2, ..TopicDefinition::new("few".parse().unwrap(), Route::Handler) };
+    world.store.put_topic(&definition).await.unwrap();
+    let gate = gate.clone();
+    let handler = does(move |_| {
+        let gate = gate.clone();
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Outcome::completed()
+        }
+    });
+    let tree = world.start(Handlers::default().with("few", handler)).await;
+    // The topic's Dispatcher comes with its first task, which takes one of the slots.
+    let first = world.add(task("few")).await;
+    tree.hints().tasks_written();
+    world.until(first, TaskStatus::Running).await;
+    tree
+}
+
+/// Begins a task as soon as a slot is lent for it.
+async fn begin(tree: &Running) -> TaskId {
+    let hints = tree.hints();
+    eventually(|| async { Some(hints.begin(&task("few")).await?.unwrap().id) }).await
+}
+
+#[tokio::test]
+async fn a_task_begins_as_it_is_written_where_a_slot_is_free() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    let id = begin(&tree).await;
+    // It runs before anybody could have claimed it, and ends like any other.
+    let running = world.task(id).await.task;
+    assert_eq!((running.status, running.epoch.0), (TaskStatus::Running, 1));
+    gate.add_permits(2);
+    assert_eq!(world.until(id, TaskStatus::Completed).await.attempts.len(), 1);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_tasks_begin_than_slots_are_free() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    // One slot holds the first task, so there is one to lend.
+    let second = begin(&tree).await;
+    assert!(tree.hints().begin(&task("few")).await.is_none());
+    gate.add_permits(2);
+    world.until(second, TaskStatus::Completed).await;
+    // Both are free again: each is lent once.
+    let more = [begin(&tree).await, begin(&tree).await];
+    assert!(tree.hints().begin(&task("few")).await.is_none());
+    gate.add_permits(2);
+    for id in more {
+        world.until(id, TaskStatus::Completed).await;
+    }
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_begins_ahead_of_what_waits_nor_what_is_not_plain_or_not_due() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    let hints = tree.hints();
+    let second = begin(&tree).await;
+    // With both slots taken a third waits; freed slots go to it before any is lent.
+    let third = world.add(task("few")).await;
+    hints.tasks_written();
+    gate.add_permits(2);
+    world.until(second, TaskStatus::Completed).await;
+    let fourth = begin(&tree).await;
+    assert_ne!(world.task(third).await.task.status, TaskStatus::Pending);
+    for refused in [
+        NewTask { serial_key: Some("one at a time".into()), ..task("few") },
+        NewTask { dedupe_key: Some("only one".into()), ..task("few") },
+        NewTask { due: Due::After(Duration::from_secs(1)), ..task("few") },
+        task("many"),
+    ] {
+        assert!(hints.begin(&refused).await.is_none());
+    }
+    gate.add_permits(2);
+    for id in [third, fourth] {
+        world.until(id, TaskStatus::Completed).await;
+    }
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_paused_topic_lends_nothing() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    let hints = tree.hints();
+    let second = begin(&tree).await;
+    gate.add_permits(2);
+    world.until(second, TaskStatus::Completed).await;
+    let mut definition = TopicDefinition::new("few".parse().unwrap(), Route::Handler);
+    definition.paused = true;
+    world.store.put_topic(&definition).await.unwrap();
+    hints.topics_changed();
+    // Once the news has arrived, nothing begins any more.
+    eventually(|| async { hints.begin(&task("few")).await.is_none().then_some(()) }).await;
+    let waiting = world.add(task("few")).await;
+    hints.tasks_written();
+    assert!(hints.begin(&task("few")).await.is_none());
+    assert_eq!(world.task(waiting).await.task.status, TaskStatus::Pending);
+    gate.add_permits(9);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tree_that_drains_hands_back_what_was_begun() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    let id = begin(&tree).await;
+    let hints = tree.hints();
+    tree.drain(Duration::ZERO).await.unwrap();
+    let back = world.task(id).await.task;
+    assert_eq!((back.status, back.attempt, back.lost), (TaskStatus::Pending, 0, 0));
+    assert!(hints.begin(&task("few")).await.is_none());
+}
