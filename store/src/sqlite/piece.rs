@@ -20,12 +20,11 @@ use super::rows::instant;
 use crate::claimed::{Claimed, Holder};
 use crate::text::to_text;
 
-/// Which column holds the payload.
-const PAYLOAD: usize = 5;
-
 /// What `claimable_of_topic.sql` and `claimable_rows.sql` answer.
 pub(super) struct Piece {
     text: String,
+    /// The numbers of its rows, as a JSON array; none if there are none.
+    lines: Option<String>,
     /// By the numbers of their rows, payloads that were too large for the text.
     payloads: HashMap<i64, String>,
 }
@@ -34,24 +33,29 @@ impl Piece {
     /// The piece of rows that are known by their numbers.
     pub(super) async fn of_lines(connection: &mut SqliteConnection, lines: &[i64]) -> Result<Self, StoreError> {
         if lines.is_empty() {
-            return Self::of(connection, None).await;
+            return Self::of(connection, None, None, None).await;
         }
-        let text = sqlx::query_scalar(include_str!("sql/claimable_rows.sql"))
-            .bind(to_text(&lines)?)
+        let lines = to_text(&lines)?;
+        let (text, large) = sqlx::query_as(include_str!("sql/claimable_rows.sql"))
+            .bind(&lines)
             .fetch_one(&mut *connection)
             .await
             .map_err(broken)?;
-        Self::of(connection, text).await
+        Self::of(connection, text, Some(lines), large).await
     }
 
-    /// The piece that a statement answered, null if it found no rows.
-    pub(super) async fn of(connection: &mut SqliteConnection, text: Option<String>) -> Result<Self, StoreError> {
-        let mut piece = Self { text: text.unwrap_or_default(), payloads: HashMap::new() };
-        let is_without = |row: &&str| row.split('\u{1f}').nth(PAYLOAD).is_some_and(str::is_empty);
-        let without = numbers(piece.rows().filter(is_without));
-        if let Some(lines) = without {
+    /// The piece that a statement answered, null if it found no rows, and the numbers of those whose payload is to be
+    /// read by itself.
+    pub(super) async fn of(
+        connection: &mut SqliteConnection,
+        text: Option<String>,
+        lines: Option<String>,
+        large: Option<String>,
+    ) -> Result<Self, StoreError> {
+        let mut piece = Self { text: text.unwrap_or_default(), lines, payloads: HashMap::new() };
+        if let Some(large) = large {
             let payloads: Vec<(i64, String)> = sqlx::query_as(include_str!("sql/payloads.sql"))
-                .bind(lines)
+                .bind(large)
                 .fetch_all(connection)
                 .await
                 .map_err(broken)?;
@@ -66,8 +70,8 @@ impl Piece {
     }
 
     /// The numbers of its rows, as a JSON array; none if there are none.
-    pub(super) fn lines(&self) -> Option<String> {
-        numbers(self.rows())
+    pub(super) fn lines(&self) -> Option<&str> {
+        self.lines.as_deref()
     }
 
     /// The tasks, as a claim at `now` leaves them, in the order of claims.
@@ -95,10 +99,4 @@ impl Piece {
         };
         claimed.into_task(holder, Some(take()?).filter(|rare| !rare.is_empty()))
     }
-}
-
-/// The numbers of rows, as a JSON array; none if there are none.
-fn numbers<'r>(rows: impl Iterator<Item = &'r str>) -> Option<String> {
-    let lines: Vec<_> = rows.map(|row| row.split('\u{1f}').next().unwrap_or(row)).collect();
-    (!lines.is_empty()).then(|| format!("[{}]", lines.join(",")))
 }

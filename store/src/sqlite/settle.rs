@@ -7,9 +7,12 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use futures::future::ready;
 use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::store::{Expired, Settled, Settling, StoreError};
 use punctual_domain::task::{AttemptOutcome, LOST_TOO_OFTEN, Settlement, TaskStatus};
+use sqlx::Executor;
 use sqlx::sqlite::SqliteConnection;
 
 use super::broken;
@@ -71,26 +74,25 @@ async fn complete_all(
     }
     let ids: Vec<u8> = settlings.iter().flat_map(|settling| *settling.task_id.0.as_bytes()).collect();
     let places = to_text(&(0..settlings.len()).collect::<Vec<_>>())?;
-    execute(connection, "SAVEPOINT completing").await?;
-    let copied = sqlx::query(include_str!("sql/complete_tasks.sql"))
-        .bind(&ids)
-        .bind(&places)
-        .bind(micros(now))
-        .execute(&mut *connection)
+    // All of it is one text, and so one hop to SQLite's thread.
+    const COMPLETE: &str = concat!(
+        "SAVEPOINT completing;\n",
+        include_str!("sql/complete_tasks.sql"),
+        ";\n",
+        include_str!("sql/remove_completed.sql")
+    );
+    let complete = sqlx::query(COMPLETE).bind(&ids).bind(&places).bind(micros(now));
+    let changed: Vec<u64> = connection
+        .fetch_many(complete)
+        .try_filter_map(|done| ready(Ok(done.left().map(|done| done.rows_affected()))))
+        .try_collect()
         .await
         .map_err(broken)?;
-    // One that stands there twice is copied once.
-    if copied.rows_affected() != settlings.len() as u64 {
+    // The savepoint changes nothing, and ends with the job. One that stands there twice is copied once.
+    if changed[1..] != [settlings.len() as u64; 2] {
         execute(connection, "ROLLBACK TO completing; RELEASE completing").await?;
         return Ok(false);
     }
-    sqlx::query(include_str!("sql/remove_completed.sql"))
-        .bind(&ids)
-        .bind(&places)
-        .execute(&mut *connection)
-        .await
-        .map_err(broken)?;
-    execute(connection, "RELEASE completing").await?;
     Ok(true)
 }
 

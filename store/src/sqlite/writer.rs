@@ -214,9 +214,13 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
     }
     // Two statements in one text are one hop to SQLite's thread. A savepoint stays open in between, for the next job.
     execute(connection, "BEGIN IMMEDIATE; SAVEPOINT job").await?;
+    let mut is_first = true;
     for job in batch.iter_mut().filter(|job| job.is_wanted()) {
+        if !std::mem::take(&mut is_first) {
+            execute(connection, "RELEASE job; SAVEPOINT job").await?;
+        }
         match job.run(connection, now.now()).await {
-            Verdict::Keep => execute(connection, "RELEASE job; SAVEPOINT job").await?,
+            Verdict::Keep => {}
             Verdict::RollBack => execute(connection, "ROLLBACK TO job").await?,
             Verdict::GiveUp(error) => return Err(error),
         }

@@ -34,7 +34,7 @@ pub(crate) async fn a_claim_makes_the_move_of_the_model(world: World) {
 
 pub(crate) async fn a_task_that_is_written_claimed_is_as_if_it_had_been_claimed_at_once(world: World) {
     let added = world.add(task("mail").priority(3)).await;
-    let expected = added.claim(world.id, LEASE, world.now()).unwrap();
+    let expected = added.clone().claim(world.id, LEASE, world.now()).unwrap();
     let new: NewTask = task("mail").priority(3).into();
     let expected = Task { id: new.id, ..expected };
     assert_eq!(world.store.claim_new(new, world.id, LEASE).await, Ok(expected.clone()));

@@ -1,5 +1,6 @@
 -- Due tasks of one topic that never lost an attempt, the first ?3 by priority, run_at and id, in one piece as in
--- claimable_rows.sql.
+-- claimable_rows.sql, with the numbers of its rows. The last column says whether a task is due in any topic that lost an
+-- attempt: then nothing is answered, and the whole claim decides.
 -- Probes each priority by itself: a scan over all of them would read every future task on its way.
 WITH RECURSIVE levels (priority) AS (
     SELECT (
@@ -28,12 +29,20 @@ SELECT group_concat(
                 iif(retry_of IS NULL, NULL, hex(retry_of)),
                 iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
         END,
-    char(30))
+    char(30)),
+    '[' || group_concat(line) || ']',
+    '[' || group_concat(iif(octet_length(payload) > 4096, line, NULL)) || ']',
+    EXISTS (
+        SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_suspect
+        WHERE status = 'pending' AND lost > 0 AND run_at <= ?1)
 FROM (
     SELECT d.rowid AS line, d.*
     FROM levels AS l
     CROSS JOIN punctual_tasks AS d INDEXED BY punctual_tasks_due
-    WHERE d.status = 'pending' AND d.topic = ?2 AND d.priority = l.priority AND d.run_at <= ?1 AND d.lost = 0
+    WHERE NOT EXISTS (
+            SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_suspect
+            WHERE status = 'pending' AND lost > 0 AND run_at <= ?1)
+        AND d.status = 'pending' AND d.topic = ?2 AND d.priority = l.priority AND d.run_at <= ?1 AND d.lost = 0
         -- Of a serial key only the first that has not ended, and only while none of them runs.
         AND (d.serial_key IS NULL OR d.id = (
             SELECT id FROM punctual_tasks INDEXED BY punctual_tasks_serial

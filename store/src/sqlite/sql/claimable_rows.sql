@@ -16,6 +16,8 @@ SELECT group_concat(
                 iif(retry_of IS NULL, NULL, hex(retry_of)),
                 iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
         END,
-    char(30))
+    char(30)),
+    -- The numbers of rows whose payload was too large.
+    '[' || group_concat(iif(octet_length(payload) > 4096, rowid, NULL)) || ']'
 FROM punctual_tasks
 WHERE rowid IN (SELECT value FROM json_each(?1))
