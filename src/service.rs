@@ -103,7 +103,7 @@ pub enum StartError {
     Delivery(#[from] DeliverySetupError),
     /// It would be open to everybody.
     #[error(
-        "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first (punctual key create)"
+        "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first (punctual key create --database URL)"
     )]
     Open(SocketAddr),
     /// The address cannot be listened on.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
 /// Where the service is, and who asks.
@@ -34,6 +34,11 @@ pub(super) struct Client {
     base: Url,
     token: Option<String>,
 }
+
+/// It answered, and refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refused(String);
 
 /// What it answered.
 pub(super) struct Answer {
@@ -89,6 +94,20 @@ impl Client {
         })
     }
 
+    /// An answer that goes on for as long as somebody reads it; behind the event `last`, if one is named.
+    pub(super) async fn stream(
+        &self,
+        path: &[&str],
+        query: &[(&str, Option<String>)],
+        last: Option<&str>,
+    ) -> Result<reqwest::Response> {
+        let mut request = self.request(Method::GET, path, query).timeout(Duration::MAX);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        self.send(request).await
+    }
+
     async fn call(
         &self,
         method: Method,
@@ -96,6 +115,15 @@ impl Client {
         query: &[(&str, Option<String>)],
         body: Option<Value>,
     ) -> Result<Answer> {
+        let mut request = self.request(method, path, query);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let response = self.send(request).await?;
+        Ok(Answer { text: response.text().await.context("the answer broke off")? })
+    }
+
+    fn request(&self, method: Method, path: &[&str], query: &[(&str, Option<String>)]) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
@@ -104,17 +132,21 @@ impl Client {
         if !given.is_empty() {
             url.query_pairs_mut().extend_pairs(given);
         }
-        let mut request = self.http.request(method, url);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
+        let request = self.http.request(method, url);
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
         }
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<reqwest::Response> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
         let text = response.text().await.context("the answer broke off")?;
-        if status.is_success() { Ok(Answer { text }) } else { bail!(refusal(status, &text)) }
+        bail!(Refused(refusal(status, &text)))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {

@@ -1,6 +1,5 @@
-//! `punctual key`: makes, lists and revokes API keys, straight in the database: no service needs to run.
+//! `punctual key`: makes, lists and revokes API keys, of a running service or, where none runs, in a database itself.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,7 +13,9 @@ use punctual_domain::topic::TopicPattern;
 use punctual_store::Options;
 use serde_json::{Value, json};
 
-use super::ConfigArgs;
+use super::client::{Client, ClientArgs};
+use super::output::{Table, field, print};
+use crate::config::{Config, Sources};
 use crate::keyring::NewKey;
 use crate::plugins::Plugins;
 
@@ -31,10 +32,26 @@ pub(super) enum KeyCommand {
     Revoke(RevokeArgs),
 }
 
+/// Whose keys.
 #[derive(Debug, clap::Args)]
-pub(super) struct CreateArgs {
+struct WhereArgs {
     #[command(flatten)]
-    config: ConfigArgs,
+    client: ClientArgs,
+    /// Work on this database itself, without a service: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, value_name = "URL", conflicts_with_all = ["url", "token"], help_heading = "Connection")]
+    database: Option<String>,
+    /// Print the API's answer as it is
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  punctual key create --name deploy --role admin
+  punctual key create --name mailer --role submit --topic 'mail.*'
+  punctual key create --name first --role admin --database sqlite://punctual.db   before the service starts")]
+pub(super) struct CreateArgs {
     /// What people call it
     #[arg(long, value_name = "N")]
     name: String,
@@ -44,103 +61,134 @@ pub(super) struct CreateArgs {
     /// A topic or prefix such as mail.* that it is limited to; may stand several times
     #[arg(long = "topic", value_name = "T", value_parser = topic)]
     topics: Vec<TopicPattern>,
-    /// Print what is stored of it as JSON, with the key
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    at: WhereArgs,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    at: WhereArgs,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RevokeArgs {
-    #[command(flatten)]
-    config: ConfigArgs,
     /// Its id, as `key list` shows it
     #[arg(value_name = "ID")]
     id: String,
+    #[command(flatten)]
+    at: WhereArgs,
+}
+
+/// Where keys are kept, as far as this command can get at them.
+enum Keys {
+    Service(Client),
+    Database(Arc<dyn Store>),
+}
+
+impl WhereArgs {
+    async fn open(&self, plugins: Plugins) -> Result<Keys> {
+        let Some(url) = &self.database else { return Ok(Keys::Service(self.client.connect()?)) };
+        let flags = vec![("database.url", "--database", url.clone())];
+        let url = Config::load(&Sources { flags, ..Sources::of_process(plugins) })?.config.database_url;
+        let store = punctual_store::connect(url.expose(), Options { connections: 2, ..Options::default() })
+            .await
+            .with_context(|| format!("the database {url} cannot be used"))?;
+        Ok(Keys::Database(store))
+    }
 }
 
 impl KeyCommand {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         match self {
-            Self::Create(args) => args.run(plugins).await,
-            Self::List(args) => args.run(plugins).await,
-            Self::Revoke(args) => args.run(plugins).await,
+            Self::Create(args) => args.run(plugins).await?,
+            Self::List(args) => args.run(plugins).await?,
+            Self::Revoke(args) => args.run(plugins).await?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
 impl CreateArgs {
-    async fn run(self, plugins: Plugins) -> Result<ExitCode> {
+    async fn run(self, plugins: Plugins) -> Result<()> {
         check_key(&self.name).map_err(|message| anyhow::anyhow!("--name {message}"))?;
-        let store = open(&self.config, plugins).await?;
-        let NewKey { secret, stored } =
-            NewKey::make(self.name, self.role, self.topics, store.now().await?).map_err(anyhow::Error::msg)?;
-        store.create_key(&stored).await?;
-        note(&*store, "key create", stored.id).await?;
-        store.close().await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let mut shown = view(&stored);
-            shown["key"] = json!(secret.expose());
-            writeln!(out, "{shown}")?;
-        } else {
-            writeln!(out, "{}", secret.expose())?;
-            eprintln!("Keep it: it is not shown again. Its id is {}.", stored.id);
+        let is_json = self.at.json;
+        let text = match self.at.open(plugins).await? {
+            Keys::Service(client) => {
+                let body = json!({"name": self.name, "role": self.role, "topics": self.topics});
+                client.post(&["keys"], body).await?.text
+            }
+            Keys::Database(store) => {
+                let NewKey { secret, stored } =
+                    NewKey::make(self.name, self.role, self.topics, store.now().await?).map_err(anyhow::Error::msg)?;
+                store.create_key(&stored).await?;
+                note(&*store, "key create", stored.id).await?;
+                store.close().await?;
+                let mut shown = view(&stored);
+                shown["key"] = json!(secret.expose());
+                shown.to_string()
+            }
+        };
+        if is_json {
+            return print(&text);
         }
-        Ok(ExitCode::SUCCESS)
+        let made: Value = serde_json::from_str(&text)?;
+        print(&field(&made["key"]))?;
+        eprintln!("Keep it: it is not shown again. Its id is {}.", field(&made["id"]));
+        Ok(())
     }
 }
 
 impl ListArgs {
-    async fn run(self, plugins: Plugins) -> Result<ExitCode> {
-        let store = open(&self.config, plugins).await?;
-        let keys = store.keys().await?;
-        store.close().await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let items: Vec<_> = keys.iter().map(view).collect();
-            writeln!(out, "{}", json!({"items": items, "nextCursor": null}))?;
-            return Ok(ExitCode::SUCCESS);
+    async fn run(self, plugins: Plugins) -> Result<()> {
+        let text = match self.at.open(plugins).await? {
+            Keys::Service(client) => client.get(&["keys"], &[("limit", Some("1000".to_owned()))]).await?.text,
+            Keys::Database(store) => {
+                let items: Vec<_> = store.keys().await?.iter().map(view).collect();
+                store.close().await?;
+                json!({"items": items, "nextCursor": null}).to_string()
+            }
+        };
+        if self.at.json {
+            return print(&text);
         }
-        for key in &keys {
-            let topics: Vec<_> = key.topics.iter().map(TopicPattern::as_str).collect();
-            let topics = if topics.is_empty() { "all topics".to_owned() } else { topics.join(", ") };
-            let state = if key.revoked_at.is_some() { "revoked" } else { "valid" };
-            writeln!(out, "{}  {:<8} {state:<8} {}  ({topics})", key.id, key.role.as_str(), key.name)?;
+        let found: Value = serde_json::from_str(&text)?;
+        let mut table = Table::new(["ID", "NAME", "ROLE", "TOPICS", "STATE"]);
+        for key in found["items"].as_array().into_iter().flatten() {
+            let topics: Vec<_> = key["topics"].as_array().into_iter().flatten().map(field).collect();
+            table.row([
+                field(&key["id"]),
+                field(&key["name"]),
+                field(&key["role"]),
+                if topics.is_empty() { "all".to_owned() } else { topics.join(", ") },
+                if key["revokedAt"].is_null() { "valid" } else { "revoked" }.to_owned(),
+            ]);
         }
-        Ok(ExitCode::SUCCESS)
+        print(&if table.is_empty() { "no keys".to_owned() } else { table.text() })
     }
 }
 
 impl RevokeArgs {
-    async fn run(self, plugins: Plugins) -> Result<ExitCode> {
+    async fn run(self, plugins: Plugins) -> Result<()> {
         let id: KeyId = self.id.parse().with_context(|| format!("{:?} is not the id of a key", self.id))?;
-        let store = open(&self.config, plugins).await?;
-        let is_revoked = store.revoke_key(id).await?;
-        if is_revoked {
-            note(&*store, "key revoke", id).await?;
+        match self.at.open(plugins).await? {
+            Keys::Service(client) => drop(client.delete(&["keys", &id.to_string()]).await?),
+            Keys::Database(store) => {
+                let is_revoked = store.revoke_key(id).await?;
+                if is_revoked {
+                    note(&*store, "key revoke", id).await?;
+                }
+                store.close().await?;
+                if !is_revoked {
+                    bail!("there is no API key {id}, or it was revoked before");
+                }
+            }
         }
-        store.close().await?;
-        if !is_revoked {
-            bail!("there is no API key {id}, or it was revoked before");
+        if !self.at.json {
+            print(&format!("revoked {id}"))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
-}
-
-async fn open(config: &ConfigArgs, plugins: Plugins) -> Result<Arc<dyn Store>> {
-    let url = config.load(plugins)?.config.database_url;
-    punctual_store::connect(url.expose(), Options { connections: 2, ..Options::default() })
-        .await
-        .with_context(|| format!("the database {url} cannot be used"))
 }
 
 async fn note(store: &dyn Store, action: &str, id: KeyId) -> Result<()> {

@@ -1,20 +1,24 @@
 //! The command line: one file per command. Results go to stdout, everything else to stderr.
 
+mod backup;
 mod bench;
 mod calendar;
 mod client;
 mod config;
 mod doctor;
+mod events;
 mod key;
 mod look;
 mod migrate;
 pub mod next;
+mod nodes;
 mod output;
 mod prove;
 mod schedule;
 mod serve;
 mod simulate;
 mod task;
+mod topic;
 mod tz;
 mod when;
 mod why;
@@ -47,9 +51,10 @@ Examples:
   punctual schedule add nightly --cron '30 2 * * *' --tz America/New_York --topic report
   punctual prove --from -24h                             did everything fire, once?
   punctual why nightly                                   why did it not?
+  punctual events --topic 'report.*'                     what happens, as it happens
 
-Commands on tasks, schedules and calendars, prove, why and simulate ask the service at PUNCTUAL_URL (http://127.0.0.1:7878)
-with the API key in PUNCTUAL_TOKEN, if it needs one.
+Commands on tasks, schedules, calendars, topics, keys and nodes, events, prove, why and simulate ask the service at
+PUNCTUAL_URL (http://127.0.0.1:7878) with the API key in PUNCTUAL_TOKEN, if it needs one.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 
@@ -75,6 +80,12 @@ enum Command {
     Schedule(Box<schedule::ScheduleArgs>),
     /// Writes and lists the days on which schedules do not fire
     Calendar(calendar::CalendarArgs),
+    /// Writes and lists what serves which topics
+    Topic(topic::TopicArgs),
+    /// Follows what happens, as it happens
+    Events(events::EventsArgs),
+    /// Lists the nodes that share the database
+    Nodes(nodes::NodesArgs),
     /// Proves that everything fired that should have, once
     Prove(prove::ProveArgs),
     /// Says why a task, an execution or a schedule has not run
@@ -84,6 +95,10 @@ enum Command {
     /// Compares releases of time zone data
     #[command(subcommand)]
     Tz(tz::TzCommand),
+    /// Copies the database into a file, also while a service uses it
+    Backup(backup::BackupArgs),
+    /// Makes a database of a backup
+    Restore(backup::RestoreArgs),
     /// Measures this build on this database
     Bench(bench::BenchArgs),
     /// Prints the description of the HTTP API, OpenAPI 3.1
@@ -112,10 +127,15 @@ impl Cli {
             Some(Command::Task(args)) => args.run().await,
             Some(Command::Schedule(args)) => args.run().await,
             Some(Command::Calendar(args)) => args.run().await,
+            Some(Command::Topic(args)) => args.run().await,
+            Some(Command::Events(args)) => args.run().await,
+            Some(Command::Nodes(args)) => args.run().await,
             Some(Command::Prove(args)) => args.run(plugins).await,
             Some(Command::Why(args)) => args.run(plugins).await,
             Some(Command::Simulate(args)) => args.run(plugins).await,
             Some(Command::Tz(command)) => command.run(plugins).await,
+            Some(Command::Backup(args)) => args.run(plugins).await,
+            Some(Command::Restore(args)) => args.run(plugins).await,
             Some(Command::Bench(args)) => args.run(plugins).await,
             Some(Command::Openapi) => {
                 output::print(&serde_json::to_string_pretty(&crate::http::openapi_document())?)?;

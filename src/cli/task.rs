@@ -1,6 +1,5 @@
 //! `punctual task …`: tasks of a running service.
 
-use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -405,18 +404,18 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// JSON that was given as it is, in a file, or on stdin.
+/// A text that was given as it is, in a file, or on stdin.
+pub(super) fn read_text(text: &str) -> Result<String> {
+    match text.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read")),
+        None if text == "-" => Ok(std::io::read_to_string(std::io::stdin())?),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// JSON that was given in the same ways.
 pub(super) fn read_json(flag: &str, text: &str) -> Result<Value> {
-    let text = match text.strip_prefix('@') {
-        Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))?,
-        None if text == "-" => {
-            let mut read = String::new();
-            std::io::stdin().read_to_string(&mut read)?;
-            read
-        }
-        None => text.to_owned(),
-    };
-    serde_json::from_str(&text)
+    serde_json::from_str(&read_text(text)?)
         .with_context(|| format!("{flag} is not JSON; quote it, such as {flag} '{{\"hello\": \"world\"}}'"))
 }
 

@@ -24,6 +24,7 @@ RULES = re.compile(
             r"has more than \d+ instants since from; take a shorter stretch$",
             r"leaves it no instant to fire at$",
             r"cannot be changed; leave it out$",
+            r"^is required, or everyMs$",
             r"would make \d+ fires",
             r"must (not )?be in the (future|past); it is .* now$",
             r"must be after startAt$",

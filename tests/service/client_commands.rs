@@ -1,10 +1,10 @@
-//! The commands on tasks against a running service, and what they say when there is none.
+//! The commands against a running service, and what they say when there is none.
 
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Database, Server, punctual};
+use crate::support::{Database, Process, Server, punctual};
 
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
@@ -76,6 +76,94 @@ async fn a_task_is_added_shown_listed_and_moved() {
 }
 
 #[tokio::test]
+async fn topics_are_written_listed_and_paused() {
+    let desk = Desk::open();
+    std::fs::write(desk.database.folder.path().join("hook.secret"), "swordfish\n").unwrap();
+    let hook = ["--webhook", "https://example.com/hook", "--secret", "@hook.secret"];
+    let more =
+        ["--attempts", "5", "--backoff-delay", "2s", "--timeout", "30s", "--rate", "2.5", "--retention-days", "7"];
+    let put = desk.json(&[&["topic", "put", "mail.*"][..], &hook, &more].concat());
+    assert_eq!(put["route"]["url"], "https://example.com/hook");
+    assert_eq!((&put["retry"]["attempts"], &put["retry"]["backoff"]["delay"]), (&5.into(), &2000.into()));
+    let numbers = (&put["timeoutSeconds"], &put["ratePerSecond"], &put["retentionDays"]);
+    assert_eq!(numbers, (&30.into(), &2.5.into(), &7.into()));
+    desk.ok(&["topic", "put", "resize", "--route", "pull", "--concurrency", "10"]);
+    assert!(desk.ok(&["topic", "pause", "resize"]).contains("paused"));
+    let list = desk.ok(&["topic", "list"]);
+    assert!(list.contains("mail.*") && list.contains("webhook") && list.contains("paused"), "{list}");
+    assert!(desk.ok(&["topic", "resume", "resize"]).contains("runs"));
+    let shown = desk.ok(&["topic", "show", "mail.*"]);
+    assert!(shown.contains("2.5 per second") && !shown.contains("swordfish"), "{shown}");
+    assert_eq!(desk.ok(&["topic", "delete", "mail.*"]).trim(), "deleted mail.*");
+    for (arguments, part) in [
+        (&["topic", "show", "mail.*"][..], "there is no definition of the topic"),
+        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "route.url"),
+        (&["topic", "put", "a", "--webhook", "https://example.com/", "--secret", "@none"], "none cannot be read"),
+    ] {
+        let error = desk.refused(arguments);
+        assert!(error.contains(part), "{part:?}: {error}");
+    }
+    desk.server.stop();
+}
+
+#[tokio::test]
+async fn nodes_and_keys_of_a_service_are_listed() {
+    let desk = Desk::open();
+    let nodes = desk.ok(&["nodes"]);
+    assert!(nodes.contains("LEADS") && nodes.contains("yes"), "{nodes}");
+    let (code, key, error) = desk.run(&["key", "create", "--name", "boss", "--role", "admin"]);
+    assert!(code == Some(0) && key.starts_with("pk_") && error.contains("not shown again"), "{key}{error}");
+    assert!(desk.refused(&["key", "list"]).contains("PUNCTUAL_TOKEN"), "now one is needed");
+    let with_key = |arguments: &[&str]| {
+        let mut command = punctual(desk.database.folder.path());
+        command.args(arguments).envs([("PUNCTUAL_URL", desk.server.url.as_str()), ("PUNCTUAL_TOKEN", key.trim())]);
+        let (code, out, error) = run(&mut command);
+        assert_eq!(code, Some(0), "{error}");
+        out
+    };
+    let made = with_key(&["key", "create", "--name", "mailer", "--role", "submit", "--topic", "mail.*", "--json"]);
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let id = made["id"].as_str().unwrap();
+    let list = with_key(&["key", "list"]);
+    assert!(list.contains("boss") && list.contains("mail.*") && !list.contains("revoked"), "{list}");
+    assert_eq!(with_key(&["key", "revoke", id]).trim(), format!("revoked {id}"));
+    assert!(with_key(&["key", "list"]).contains("revoked"));
+    desk.server.stop();
+
+    // The database itself can be asked once no service has it.
+    let direct = |arguments: &[&str]| {
+        let mut command = punctual(desk.database.folder.path());
+        run(command.args(arguments).args(["--database", &desk.database.url]))
+    };
+    let (code, out, error) = direct(&["key", "list", "--json"]);
+    assert!(code == Some(0) && out.contains("boss"), "{out}{error}");
+    assert!(direct(&["key", "revoke", id]).2.contains("revoked before"));
+    assert_eq!(direct(&["key", "create", "--name", "second", "--role", "read"]).0, Some(0));
+}
+
+#[tokio::test]
+async fn events_are_followed_through_a_restart() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let (url, listen) = (server.url.clone(), server.url.replace("http://", ""));
+    let mut follow = punctual(database.folder.path());
+    follow.args(["events", "--type", "task.completed"]).env("PUNCTUAL_URL", &url);
+    let mut follower = Process::start(&mut follow);
+    server.samples(|samples| samples.value("punctual_event_streams") == Some(1.0)).await;
+    let first = server.make_task(r#"{"topic":"echo"}"#).await;
+    let line = follower.wait_for_output(first["id"].as_str().unwrap());
+    assert!(line.contains("task.completed") && line.contains("echo"), "{line}");
+    server.stop();
+    // What happens while nobody is there to tell of it is told later.
+    let server = Server::start_with(&database, |command| command.env("PUNCTUAL_LISTEN", &listen));
+    let second = server.make_task(r#"{"topic":"echo"}"#).await;
+    follower.wait_for_output(second["id"].as_str().unwrap());
+    let refused = run(punctual(database.folder.path()).args(["events", "--type", "none"]).env("PUNCTUAL_URL", &url));
+    assert!(refused.0 == Some(1) && refused.2.contains("type: must be of"), "{}", refused.2);
+    server.stop();
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_before_and_after_asking() {
     let desk = Desk::open();
     let error = desk.refused(&["task", "add", "a b", "--priority", "1000"]);
@@ -105,7 +193,16 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
 #[test]
 fn without_a_service_it_is_said_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
-    for arguments in [&["task", "list"][..], &["prove"], &["why", "x"], &["simulate"], &["schedule", "list"]] {
+    for arguments in [
+        &["task", "list"][..],
+        &["prove"],
+        &["why", "x"],
+        &["simulate"],
+        &["schedule", "list"],
+        &["nodes"],
+        &["events"],
+        &["key", "list"],
+    ] {
         let mut command = punctual(folder.path());
         let (code, out, error) = run(command.args(arguments).env("PUNCTUAL_URL", "http://127.0.0.1:1"));
         assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}");
@@ -133,6 +230,11 @@ fn every_command_has_help_with_examples_and_shells_complete_them() {
         &["schedule", "edit"],
         &["schedule", "backfill"],
         &["calendar"],
+        &["topic"],
+        &["events"],
+        &["key", "create"],
+        &["backup"],
+        &["restore"],
         &["prove"],
         &["why"],
         &["simulate"],

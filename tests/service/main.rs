@@ -7,6 +7,7 @@ mod support;
 
 mod api_page;
 mod attempts;
+mod backup;
 mod batch;
 mod bulk;
 mod bygone;

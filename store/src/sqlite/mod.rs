@@ -10,6 +10,7 @@
 
 mod answers;
 mod audit;
+mod backup;
 mod bulk;
 mod calendars;
 mod claims;
@@ -47,6 +48,7 @@ use punctual_sdk::engine::Turn;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
 
+pub use backup::{backup, restore};
 pub use migrate::schema_state;
 pub use tasks::insert_tasks;
 pub(crate) use topics::definitions;

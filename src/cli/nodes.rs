@@ -1,0 +1,43 @@
+//! `punctual nodes`: the processes that share the database.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::output::{Clockface, Table, field, print};
+use super::task::CommonArgs;
+use super::when;
+
+/// Lists the nodes that share the database of a running service.
+#[derive(Debug, clap::Args)]
+pub(super) struct NodesArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+impl NodesArgs {
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        let client = self.common.client.connect()?;
+        let answer = client.get(&["nodes"], &[("limit", Some("1000".to_owned()))]).await?;
+        if self.common.json {
+            print(&answer.text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let clockface = Clockface::new(when::zones()?);
+        let mut table = Table::new(["ID", "VERSION", "ZONE DATA", "LISTENS ON", "STATE", "LEADS", "STARTED", "SEEN"]);
+        for node in answer.json()?["items"].as_array().into_iter().flatten() {
+            table.row([
+                field(&node["id"]),
+                field(&node["version"]),
+                field(&node["tzVersion"]),
+                field(&node["listen"]),
+                if node["paused"] == true { "paused" } else { "works" }.to_owned(),
+                if node["leader"] == true { "yes" } else { "" }.to_owned(),
+                clockface.show_field(&node["startedAt"], "UTC").unwrap_or_default(),
+                clockface.show_field(&node["seenAt"], "UTC").unwrap_or_default(),
+            ]);
+        }
+        print(&table.text())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,197 @@
+//! `punctual topic …`: what serves which topics, how fast, and whether at all.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use super::client::Answer;
+use super::output::{Facts, Table, field, print};
+use super::task::{BackoffArgs, CommonArgs, read_text};
+use super::when;
+
+/// Definitions of topics of a running service: what serves their tasks.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  punctual topic put resize --route pull --concurrency 10
+  punctual topic put 'mail.*' --webhook https://example.com/hook --secret @hook.secret --attempts 5
+  punctual topic pause 'mail.*'")]
+pub(super) struct TopicArgs {
+    #[command(subcommand)]
+    command: TopicCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum TopicCommand {
+    /// Lists definitions of topics
+    List {
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Shows the definition of a topic
+    Show(OneArgs),
+    /// Writes the definition of a topic; what it was before is replaced
+    Put(Box<PutArgs>),
+    /// Deletes the definition of a topic; its tasks follow the next longest match
+    Delete(OneArgs),
+    /// Lets the tasks of a topic wait
+    Pause(OneArgs),
+    /// Lets the tasks of a topic run again
+    Resume(OneArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct OneArgs {
+    /// The topic, or a prefix such as 'mail.*'
+    name: String,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct PutArgs {
+    /// The topic, or a prefix such as 'mail.*'
+    name: String,
+    /// What serves it, unless --webhook or --queue says that
+    #[arg(long, value_name = "TYPE", value_parser = ["handler", "pull", "event"], conflicts_with_all = ["webhook", "queue"])]
+    route: Option<String>,
+    /// Serve it by a webhook to this address
+    #[arg(long, value_name = "URL", requires = "secrets", conflicts_with = "queue")]
+    webhook: Option<String>,
+    /// What signs a webhook; @FILE reads a file, - reads stdin; two sign twice, for a rotation
+    #[arg(long = "secret", value_name = "S", requires = "webhook")]
+    secrets: Vec<String>,
+    /// Serve it by the workers of this BullMQ queue
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+    /// The prefix of that queue's keys in Redis
+    #[arg(long, value_name = "NAME", requires = "queue")]
+    prefix: Option<String>,
+    /// How many attempts at once, per node; of a pull topic in all
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u64>,
+    /// How many attempts per second
+    #[arg(long, value_name = "F")]
+    rate: Option<f64>,
+    /// How many attempts a task has in all, where it does not say so itself
+    #[arg(long, value_name = "N")]
+    attempts: Option<u64>,
+    #[command(flatten)]
+    backoff: BackoffArgs,
+    /// The time limit of one attempt, where a task does not say so itself: 30s, 5m
+    #[arg(long, value_name = "D", value_parser = when::duration)]
+    timeout: Option<Duration>,
+    /// How long ended tasks are kept
+    #[arg(long, value_name = "N")]
+    retention_days: Option<u64>,
+    /// Let its tasks wait
+    #[arg(long)]
+    paused: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+impl TopicArgs {
+    pub(super) async fn run(self) -> Result<ExitCode> {
+        match self.command {
+            TopicCommand::List { common } => list(&common).await?,
+            TopicCommand::Show(OneArgs { name, common }) => {
+                show(&common.client.connect()?.get(&["topics", &name], &[]).await?, common.json)?;
+            }
+            TopicCommand::Put(args) => {
+                let body = args.body()?;
+                show(&args.common.client.connect()?.put(&["topics", &args.name], body).await?, args.common.json)?;
+            }
+            TopicCommand::Delete(OneArgs { name, common }) => {
+                common.client.connect()?.delete(&["topics", &name]).await?;
+                if !common.json {
+                    print(&format!("deleted {name}"))?;
+                }
+            }
+            TopicCommand::Pause(args) => args.call("pause").await?,
+            TopicCommand::Resume(args) => args.call("resume").await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl OneArgs {
+    async fn call(self, what: &str) -> Result<()> {
+        let answer = self.common.client.connect()?.post(&["topics", &self.name, what], json!({})).await?;
+        show(&answer, self.common.json)
+    }
+}
+
+impl PutArgs {
+    fn body(&self) -> Result<Value> {
+        let mut body = Map::new();
+        let mut add = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        add("route", self.route()?);
+        add("concurrency", self.concurrency.map(Value::from));
+        add("ratePerSecond", self.rate.map(Value::from));
+        add("timeoutSeconds", self.timeout.map(|timeout| timeout.as_secs().into()));
+        add("retentionDays", self.retention_days.map(Value::from));
+        add("paused", self.paused.then_some(true.into()));
+        let mut retry = Map::new();
+        retry.extend(self.attempts.map(|attempts| ("attempts".to_owned(), attempts.into())));
+        retry.extend(self.backoff.value().map(|backoff| ("backoff".to_owned(), backoff)));
+        add("retry", (!retry.is_empty()).then_some(retry.into()));
+        Ok(body.into())
+    }
+
+    fn route(&self) -> Result<Option<Value>> {
+        if let Some(url) = &self.webhook {
+            let read = |secret: &String| Ok(read_text(secret)?.trim_end().to_owned());
+            let secrets = self.secrets.iter().map(read).collect::<Result<Vec<_>>>()?;
+            return Ok(Some(json!({"type": "webhook", "url": url, "secrets": secrets})));
+        }
+        if let Some(queue) = &self.queue {
+            return Ok(Some(json!({"type": "bullmq", "queue": queue, "prefix": self.prefix})));
+        }
+        Ok(self.route.as_ref().map(|kind| json!({"type": kind})))
+    }
+}
+
+async fn list(common: &CommonArgs) -> Result<()> {
+    let answer = common.client.connect()?.get(&["topics"], &[("limit", Some("1000".to_owned()))]).await?;
+    if common.json {
+        return print(&answer.text);
+    }
+    let found = answer.json()?;
+    let mut table = Table::new(["NAME", "ROUTE", "CONCURRENCY", "RATE", "STATE"]).right(&[2, 3]);
+    for topic in found["items"].as_array().into_iter().flatten() {
+        table.row([
+            field(&topic["name"]),
+            field(&topic["route"]["type"]),
+            field(&topic["concurrency"]),
+            field(&topic["ratePerSecond"]),
+            if topic["paused"] == true { "paused" } else { "runs" }.to_owned(),
+        ]);
+    }
+    print(&if table.is_empty() { "no topics".to_owned() } else { table.text() })
+}
+
+fn show(answer: &Answer, json: bool) -> Result<()> {
+    if json {
+        return print(&answer.text);
+    }
+    let topic = answer.json()?;
+    let some = |value: &Value| (!value.is_null()).then(|| field(value));
+    let mut facts = Facts::default();
+    facts.add("name", field(&topic["name"]));
+    facts.add("route", field(&topic["route"]["type"]));
+    facts.add_some("url", some(&topic["route"]["url"]));
+    facts.add_some("queue", some(&topic["route"]["queue"]));
+    facts.add("state", if topic["paused"] == true { "paused" } else { "runs" });
+    facts.add("concurrency", field(&topic["concurrency"]));
+    facts.add_some("rate", some(&topic["ratePerSecond"]).map(|rate| format!("{rate} per second")));
+    facts.add_some("attempts", some(&topic["retry"]["attempts"]));
+    facts.add_some("timeout", some(&topic["timeoutSeconds"]).map(|seconds| format!("{seconds} s")));
+    facts.add_some("retention", some(&topic["retentionDays"]).map(|days| format!("{days} days")));
+    for warning in topic["warnings"].as_array().into_iter().flatten() {
+        facts.add("warning", field(warning));
+    }
+    print(&facts.text())
+}
