@@ -1,24 +1,31 @@
 //! What this node provides to its plugins.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use punctual_domain::delivery::{DeliveryError, Transports, after_the_only_attempt};
 use punctual_domain::json::Json;
-use punctual_domain::store::Store;
-use punctual_sdk::engine::Engine;
-use punctual_sdk::{Database, Error, async_trait};
+use punctual_domain::notify::new_message;
+use punctual_domain::store::{Store, Taken};
+use punctual_sdk::engine::{Engine, Outgoing};
+use punctual_sdk::{Channel, Database, Error, NotifyError, Template, async_trait};
+use tokio::time::{Instant, sleep};
 
 use crate::Hints;
+use crate::sending::Taking;
+
+/// How often somebody is looked after who sends the message that we should send.
+const THEIRS: Duration = Duration::from_millis(500);
 
 /// The engine behind the plugins of one node.
 pub(crate) struct Host {
-    store: Arc<dyn Store>,
-    hints: Arc<OnceLock<Hints>>,
-}
-
-impl Host {
-    pub(crate) fn new(store: Arc<dyn Store>, hints: Arc<OnceLock<Hints>>) -> Self {
-        Self { store, hints }
-    }
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) hints: Arc<OnceLock<Hints>>,
+    pub(crate) transports: Transports,
+    pub(crate) message_lease: Duration,
+    /// By plugin and slug.
+    pub(crate) templates: HashMap<(&'static str, &'static str), Template>,
 }
 
 #[async_trait]
@@ -42,5 +49,51 @@ impl Engine for Host {
         // Both databases must be able to hold it.
         let value = Json::parse(value)?;
         Ok(self.store.put_state_cell(name, &value, version).await?.is_some())
+    }
+
+    fn template(&self, plugin: &str, slug: &str) -> Option<Template> {
+        self.templates.get(&(plugin, slug)).copied()
+    }
+
+    fn transport(&self, channel: Channel) -> Option<&str> {
+        match channel {
+            // Where it is set up on another node only, that one sends it.
+            Channel::Email => Some(self.transports.usual()),
+            Channel::Webhook | Channel::Queue => self.transports.named(channel.as_str()).map(|_| channel.as_str()),
+        }
+    }
+
+    fn messages_posted(&self) {
+        if let Some(hints) = self.hints.get() {
+            hints.messages_posted();
+        }
+    }
+
+    async fn deliver(&self, message: Outgoing) -> Result<String, NotifyError> {
+        let message = new_message(message).map_err(|invalid| NotifyError::Refused(invalid.to_string()))?;
+        let lease = self.message_lease;
+        loop {
+            let taken_at = Instant::now();
+            let taken = self.store.post_taken(message.clone(), lease).await;
+            match taken.map_err(|error| NotifyError::Unavailable(error.into()))? {
+                Taken::Sent { provider_id } => return Ok(provider_id),
+                Taken::Theirs { .. } => sleep(THEIRS).await,
+                Taken::Ours(message) => {
+                    let taking = Taking { message, taken_at, lease };
+                    let sent = match self.transports.named(&taking.message.transport) {
+                        Some(transport) => taking.send(&**transport).await,
+                        None => {
+                            let transport = &taking.message.transport;
+                            Err(DeliveryError::later(format!("nothing here sends messages by {transport}")))
+                        }
+                    };
+                    taking.record(&self.store, &after_the_only_attempt(&sent)).await;
+                    return sent.map_err(|error| match error {
+                        DeliveryError::Later { error, .. } => NotifyError::NotSent(error),
+                        DeliveryError::Never { error } => NotifyError::Refused(error),
+                    });
+                }
+            }
+        }
     }
 }

@@ -144,7 +144,7 @@ pub enum TreeError {
 pub async fn start(deps: Deps) -> Result<Running, TreeError> {
     // What plugins write wakes the tree, which is not there yet.
     let hints = Arc::new(OnceLock::new());
-    let deps = Deps { handlers: deps.handlers.connected(&deps.store, hints.clone()), ..deps };
+    let deps = Deps { handlers: deps.handlers.clone().connected(&deps, hints.clone()), ..deps };
     let counter = Counter::default();
     let (store, node, lease) = (deps.store.clone(), deps.node, deps.settings.lease);
     let (supervisor, ended) = Actor::spawn(None, Supervisor { counter: counter.clone() }, deps)

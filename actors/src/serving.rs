@@ -3,16 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use punctual_domain::store::Store;
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use punctual_sdk::engine::context;
-use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin};
+use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin, Template};
 
-use crate::Hints;
 use crate::audience::{Audience, Seat};
 use crate::host::Host;
 use crate::meters::OTHER_TOPICS;
+use crate::{Deps, Hints};
 
 /// The handlers and listeners that plugins registered on this node.
 #[derive(Clone)]
@@ -22,6 +21,8 @@ pub struct Handlers {
     /// Performs what nobody else does.
     announce: Arc<Performer>,
     carriers: Vec<Arc<dyn Carrier>>,
+    /// What the plugins send, each with its plugin.
+    templates: Vec<(&'static str, Template)>,
     /// Who is told when attempts begin, once there is an engine.
     audience: Option<Arc<Audience>>,
 }
@@ -34,6 +35,7 @@ impl Default for Handlers {
             seats: Vec::new(),
             announce: Arc::new(announce),
             carriers: Vec::new(),
+            templates: Vec::new(),
             audience: None,
         }
     }
@@ -51,6 +53,7 @@ impl Handlers {
             for (topics, listener) in plugin.listeners() {
                 handlers.seat(topics, plugin.name(), Arc::from(listener));
             }
+            handlers.templates.extend(plugin.templates().into_iter().map(|template| (plugin.name(), template)));
         }
         handlers
     }
@@ -79,8 +82,14 @@ impl Handlers {
     }
 
     /// The same, with a database behind them and the listeners in their seats.
-    pub(crate) fn connected(self, store: &Arc<dyn Store>, hints: Arc<OnceLock<Hints>>) -> Self {
-        let engine = Arc::new(Host::new(store.clone(), hints));
+    pub(crate) fn connected(self, deps: &Deps, hints: Arc<OnceLock<Hints>>) -> Self {
+        let engine = Arc::new(Host {
+            store: deps.store.clone(),
+            hints,
+            transports: deps.transports.clone(),
+            message_lease: deps.settings.message_lease,
+            templates: self.templates.iter().map(|(plugin, template)| ((*plugin, template.slug), *template)).collect(),
+        });
         let seats: Vec<_> =
             self.seats.into_iter().map(|seat| Seat { context: context(seat.plugin, engine.clone()), ..seat }).collect();
         let audience = Audience::of(seats.clone());
@@ -99,6 +108,7 @@ impl Handlers {
             // It waits for them itself.
             announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience.clone())))),
             carriers: self.carriers,
+            templates: self.templates,
             audience,
         }
     }

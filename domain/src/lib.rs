@@ -17,6 +17,7 @@ pub mod key;
 pub mod lease;
 pub mod news;
 pub mod node;
+pub mod notify;
 pub mod outbox;
 pub mod outlook;
 pub mod proof;

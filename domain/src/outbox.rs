@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Epoch, MessageId};
 use crate::json::Json;
 
+pub use punctual_sdk::engine::Content;
+
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,35 +54,6 @@ pub struct NewMessage {
     pub body: Json,
 }
 
-/// What a message says, in one shape for every transport.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Content {
-    /// In one line, what it is about.
-    pub subject: String,
-    /// The message in plain text.
-    pub text: String,
-    /// The same in HTML, if there is more to see.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub html: Option<String>,
-    /// The template it was made from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template_slug: Option<String>,
-    /// What the template's gaps were filled with, for those who fill in templates of their own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
-}
-
-impl Content {
-    /// What the body of a message says.
-    ///
-    /// # Errors
-    /// When it is of another shape.
-    pub fn of(body: &Json) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(body.as_str())
-    }
-}
-
 /// A message as the store knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -110,6 +83,16 @@ pub struct Message {
     pub created_at: DateTime<Utc>,
     /// When it was sent or given up.
     pub completed_at: Option<DateTime<Utc>>,
+}
+
+impl Message {
+    /// What it says.
+    ///
+    /// # Errors
+    /// When its body is of another shape.
+    pub fn content(&self) -> Result<Content, serde_json::Error> {
+        serde_json::from_str(self.body.as_str())
+    }
 }
 
 /// How sending a message ended.

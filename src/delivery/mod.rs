@@ -53,5 +53,5 @@ fn logging(usual: &'static str) -> Transports {
 
 /// What a message says.
 fn content(message: &Message) -> Result<Content, DeliveryError> {
-    Content::of(&message.body).map_err(|error| DeliveryError::never(format!("the message cannot be read: {error}")))
+    message.content().map_err(|error| DeliveryError::never(format!("the message cannot be read: {error}")))
 }

@@ -1,4 +1,4 @@
-//! What both stores do for plugins: their migrations, and tasks inside their transactions.
+//! What both stores do for plugins: their migrations, and tasks and messages inside their transactions.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::enqueue;
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Created, MigrationError, StoreError};
-use punctual_sdk::engine::TaskWriter;
-use punctual_sdk::{Database, Either, EnqueueError, Migration, NewTask, Transaction, on_either};
+use punctual_domain::notify;
+use punctual_domain::store::{Created, MigrationError, Posted, StoreError};
+use punctual_sdk::engine::{Outgoing, Writer};
+use punctual_sdk::{Database, Either, EnqueueError, Migration, NewTask, NotifyError, Transaction, on_either};
 use sqlx::{PgConnection, SqliteConnection};
 use uuid::Uuid;
 
@@ -152,13 +153,13 @@ fn broken(database: &Database, error: sqlx::Error) -> StoreError {
 /// Tells the instant at which statements run; `None` is the database's own clock.
 pub(crate) type TellTime = Arc<dyn Fn() -> Option<DateTime<Utc>> + Send + Sync>;
 
-/// Writes tasks inside the transactions of plugins.
+/// Writes tasks and messages inside the transactions of plugins.
 pub(crate) struct Enqueue {
     pub(crate) now: TellTime,
 }
 
 #[async_trait]
-impl TaskWriter for Enqueue {
+impl Writer for Enqueue {
     async fn write(
         &self,
         connection: Either<&mut SqliteConnection, &mut PgConnection>,
@@ -186,6 +187,24 @@ impl TaskWriter for Enqueue {
             }
         };
         Ok(created.map_err(refused)?.into_iter().map(|created| id(created).0).collect())
+    }
+
+    async fn post(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        message: Outgoing,
+    ) -> Result<Uuid, NotifyError> {
+        let message = notify::new_message(message).map_err(|invalid| NotifyError::Refused(invalid.to_string()))?;
+        let now = (self.now)();
+        let posted = match connection {
+            Either::Sqlite(connection) => sqlite::post(connection, &[message], now.unwrap_or_default()).await,
+            Either::Postgres(connection) => postgres::post(connection, &[message], now).await,
+        };
+        let unavailable = |error: StoreError| NotifyError::Unavailable(error.into());
+        match posted.map_err(unavailable)?.first() {
+            Some(Posted::New(id) | Posted::Known { id, .. }) => Ok(id.0),
+            None => Err(unavailable(StoreError::Broken("a message was neither written nor found".into()))),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Attempt, Context, Database, StateCell};
+use crate::{Attempt, Context, Database, Notifier, StateCell};
 
 /// The event `schedule.arrived`: an attempt begins, whatever serves its topic.
 ///
@@ -78,6 +78,11 @@ impl Arrival {
     /// A state cell of the listener's plugin: see [`Context::state_cell`].
     pub fn state_cell<T>(&self, name: &str) -> StateCell<T> {
         self.context.state_cell(name)
+    }
+
+    /// What sends messages for the plugin: see [`Context::notifier`].
+    pub fn notifier(&self) -> Notifier {
+        self.context.notifier()
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Context, Database, StateCell};
+use crate::{Context, Database, Notifier, StateCell};
 
 /// One call of a handler for a task: everything the handler may know about it.
 #[derive(Debug, Clone)]
@@ -85,5 +85,10 @@ impl Attempt {
     /// A state cell of the handler's plugin: see [`Context::state_cell`].
     pub fn state_cell<T>(&self, name: &str) -> StateCell<T> {
         self.context.state_cell(name)
+    }
+
+    /// What sends messages for the plugin: see [`Context::notifier`].
+    pub fn notifier(&self) -> Notifier {
+        self.context.notifier()
     }
 }

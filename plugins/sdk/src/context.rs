@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::{Engine, Overstay};
-use crate::{Database, StateCell};
+use crate::{Database, Notifier, StateCell};
 
-/// What a plugin may use of the node it runs on: the database, and state cells of its own.
+/// What a plugin may use of the node it runs on: the database, state cells of its own, and what sends messages.
 #[derive(Clone, Default)]
 pub struct Context {
     plugin: &'static str,
@@ -44,6 +44,14 @@ impl Context {
     /// Where there is no database.
     pub fn state_cell<T>(&self, name: &str) -> StateCell<T> {
         StateCell::new(format!("{}/{name}", self.plugin), self.engine().clone())
+    }
+
+    /// What sends messages for the plugin.
+    ///
+    /// # Panics
+    /// Where there is no database.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(self.plugin, self.engine().clone())
     }
 
     fn engine(&self) -> &Arc<dyn Engine> {

@@ -6,8 +6,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::engine::{Engine, Overstay, TaskWriter};
-use crate::{EnqueueError, NewTask};
+use crate::engine::{Engine, Outgoing, Overstay, Writer};
+use crate::{EnqueueError, NewTask, NotifyError};
 
 /// One of two: SQLite's, or PostgreSQL's.
 #[derive(Debug, Clone, Copy)]
@@ -26,19 +26,19 @@ pub type Turn = Arc<Mutex<()>>;
 #[derive(Clone)]
 pub struct Database {
     pools: Either<(SqlitePool, Turn), PgPool>,
-    writer: Arc<dyn TaskWriter>,
+    writer: Arc<dyn Writer>,
     engine: Option<Arc<dyn Engine>>,
     overstay: Overstay,
 }
 
 impl Database {
     /// A SQLite database, as its store opens it.
-    pub fn sqlite(pool: SqlitePool, turn: Turn, writer: Arc<dyn TaskWriter>) -> Self {
+    pub fn sqlite(pool: SqlitePool, turn: Turn, writer: Arc<dyn Writer>) -> Self {
         Self { pools: Either::Sqlite((pool, turn)), writer, engine: None, overstay: Overstay::default() }
     }
 
     /// A PostgreSQL database, as its store opens it.
-    pub fn postgres(pool: PgPool, writer: Arc<dyn TaskWriter>) -> Self {
+    pub fn postgres(pool: PgPool, writer: Arc<dyn Writer>) -> Self {
         Self { pools: Either::Postgres(pool), writer, engine: None, overstay: Overstay::default() }
     }
 
@@ -79,6 +79,7 @@ impl Database {
             writer: self.writer.clone(),
             engine: self.engine.clone(),
             has_enqueued: false,
+            has_posted: false,
             _time: self.overstay.begin(),
         })
     }
@@ -104,9 +105,10 @@ impl fmt::Debug for Database {
 /// A transaction that may write, the plugin's own tables and tasks alike.
 pub struct Transaction {
     open: Open,
-    writer: Arc<dyn TaskWriter>,
+    writer: Arc<dyn Writer>,
     engine: Option<Arc<dyn Engine>>,
     has_enqueued: bool,
+    has_posted: bool,
     _time: Option<AbortOnDropHandle<()>>,
 }
 
@@ -135,6 +137,12 @@ impl Transaction {
         ids.into_iter().next().ok_or_else(|| EnqueueError::Unavailable("no task was written".into()))
     }
 
+    pub(crate) async fn post(&mut self, message: Outgoing) -> Result<Uuid, NotifyError> {
+        let id = self.writer.clone().post(self.either(), message).await?;
+        self.has_posted = true;
+        Ok(id)
+    }
+
     /// Makes everything in it so.
     ///
     /// # Errors
@@ -144,8 +152,13 @@ impl Transaction {
             Open::Sqlite(transaction, _turn) => transaction.commit().await?,
             Open::Postgres(transaction) => transaction.commit().await?,
         }
-        if let Some(engine) = self.engine.filter(|_| self.has_enqueued) {
-            engine.tasks_written();
+        if let Some(engine) = self.engine {
+            if self.has_enqueued {
+                engine.tasks_written();
+            }
+            if self.has_posted {
+                engine.messages_posted();
+            }
         }
         Ok(())
     }

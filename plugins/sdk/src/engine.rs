@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::{Context, Database, Either, EnqueueError, Error, NewTask};
+use crate::{Channel, Context, Database, Either, EnqueueError, Error, NewTask, NotifyError, Template};
 
 pub use crate::database::Turn;
 
@@ -30,17 +31,68 @@ pub trait Engine: Send + Sync {
 
     /// Writes a state cell if it still has `version` (0: if it is not there); `false` if somebody else was first.
     async fn write_cell(&self, name: &str, value: String, version: u64) -> Result<bool, Error>;
+
+    /// The plugin's template of that name.
+    fn template(&self, plugin: &str, slug: &str) -> Option<Template>;
+
+    /// What sends messages of a channel here, if anything does.
+    fn transport(&self, channel: Channel) -> Option<&str>;
+
+    /// Says that messages were posted and committed.
+    fn messages_posted(&self);
+
+    /// Sends a message now, and answers what the provider calls it.
+    async fn deliver(&self, message: Outgoing) -> Result<String, NotifyError>;
 }
 
-/// Writes tasks inside a transaction of somebody else's.
+/// A message that is to be sent, with everything said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outgoing {
+    /// Unique for good.
+    pub dedupe_key: String,
+    /// What sends it.
+    pub transport: String,
+    /// Whom it is for.
+    pub recipient: String,
+    /// What it says.
+    pub content: Content,
+}
+
+/// What a message says, in one shape for every transport.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Content {
+    /// In one line, what it is about.
+    pub subject: String,
+    /// The message in plain text.
+    pub text: String,
+    /// The same in HTML, if there is more to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+    /// The template it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_slug: Option<String>,
+    /// What the template's gaps were filled with, for those who fill in templates of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
+}
+
+/// Writes tasks and messages inside a transaction of somebody else's.
 #[async_trait]
-pub trait TaskWriter: Send + Sync {
+pub trait Writer: Send + Sync {
     /// Writes tasks, and answers their ids in order: of one that was deduplicated, the living one's.
     async fn write(
         &self,
         connection: Either<&mut SqliteConnection, &mut PgConnection>,
         tasks: Vec<NewTask>,
     ) -> Result<Vec<Uuid>, EnqueueError>;
+
+    /// Writes a message, and answers its id, or that of the first of its key.
+    async fn post(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        message: Outgoing,
+    ) -> Result<Uuid, NotifyError>;
 }
 
 /// The context of a plugin on this node.

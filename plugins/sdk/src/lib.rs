@@ -267,6 +267,63 @@
 //! not keep it: an attempt that has one open for more than three seconds is dropped and has failed. Call others before it
 //! or after it; use no state cell inside it. Read through the transaction while it is open.
 //!
+//! # Messages
+//!
+//! [`Attempt::notifier`] sends messages to people: by e-mail, or by whatever the configuration puts in its place. What they
+//! say comes from the plugin's own [`Template`]s, best kept as files, whose gaps are checked. There are two ways:
+//!
+//! - [`Notifier::enqueue`] writes the message in the handler's own transaction. It is sent once that is committed, and tried
+//!   again until it is out or somebody has to look after it.
+//! - [`Notifier::deliver`] sends it now, and answers what the provider calls it, or why it could not be sent. The handler
+//!   decides what follows.
+//!
+//! Either way a message is known by its dedupe key, for good: whatever is repeated, it goes out once. (After a crash in the
+//! middle of sending it can go out twice, with the same `Message-ID`.)
+//!
+//! ```
+//! use punctual_sdk::{Attempt, Error, Handler, Message, Outcome, Plugin, Template};
+//! use serde_json::json;
+//!
+//! struct Greeting;
+//!
+//! impl Plugin for Greeting {
+//!     fn name(&self) -> &'static str {
+//!         "greeting"
+//!     }
+//!
+//!     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+//!         vec![("greeting.send", Box::new(send))]
+//!     }
+//!
+//!     fn templates(&self) -> Vec<Template> {
+//!         vec![Template {
+//!             slug: "greeting-hello",
+//!             subject: "Hello, {{ name }}",
+//!             text: "Good to see you, {{ name }}.\n", // or include_str!("../templates/hello.txt")
+//!             html: None,
+//!             sample: r#"{"name": "Ada"}"#,
+//!         }]
+//!     }
+//! }
+//!
+//! async fn send(attempt: Attempt) -> Result<Outcome, Error> {
+//!     let email: String = attempt.payload_as()?;
+//!     let name = email.split('@').next();
+//!     let message = Message::new(&email, format!("greeting-hello__{email}")).template("greeting-hello", json!({"name": name}));
+//!     let provider_id = attempt.notifier().deliver(message).await?;
+//!     Ok(Outcome::completed_with(provider_id))
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() {
+//! let punctual = punctual_testing::start(Greeting).await;
+//! punctual.run("greeting.send", "ada@example.com").await;
+//! punctual.run("greeting.send", "ada@example.com").await;
+//! let [message] = punctual.messages().await.try_into().unwrap();
+//! assert_eq!((message.recipient.as_str(), message.subject.as_str()), ("ada@example.com", "Hello, ada"));
+//! # }
+//! ```
+//!
 //! # Listening
 //!
 //! [`Plugin::listeners`] names who wants to hear of attempts that begin, on whatever topics, served by whomever: an `async fn`
@@ -362,11 +419,14 @@ mod blocking;
 mod context;
 mod database;
 pub mod engine;
+mod message;
 mod migration;
 mod new_task;
+mod notifier;
 mod outcome;
 mod plugin;
 mod state_cell;
+mod template;
 
 pub use arrival::Arrival;
 pub use async_trait::async_trait;
@@ -374,12 +434,15 @@ pub use attempt::Attempt;
 pub use blocking::blocking;
 pub use context::Context;
 pub use database::{Database, Either, Transaction};
+pub use message::{Channel, Message};
 pub use migration::Migration;
 pub use new_task::{Due, EnqueueError, NewTask};
+pub use notifier::{Notifier, NotifyError};
 pub use outcome::Outcome;
 pub use plugin::{Handler, Listener, Plugin};
 pub use sqlx;
 pub use state_cell::{StateCell, StateCellError};
+pub use template::{Rendered, Template, TemplateError};
 
 /// Any error, as `?` makes it.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use crate::{Arrival, Attempt, Error, Migration, Outcome};
+use crate::{Arrival, Attempt, Error, Migration, Outcome, Template};
 
 /// A crate's contribution to the service: a name, the handlers of its topics, and whatever else it has.
 pub trait Plugin: Send + Sync {
@@ -12,6 +12,11 @@ pub trait Plugin: Send + Sync {
 
     /// Who wants to hear of attempts that begin, by topic: one, all that begin so (`operations.*`), or all there are (`*`).
     fn listeners(&self) -> Vec<(&'static str, Box<dyn Listener>)> {
+        Vec::new()
+    }
+
+    /// The messages it sends, with gaps.
+    fn templates(&self) -> Vec<Template> {
         Vec::new()
     }
 

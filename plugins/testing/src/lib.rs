@@ -41,8 +41,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::coordination::Alone;
-use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
+use punctual_domain::outbox::{self, MessageStatus};
 use punctual_domain::store::{Page, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicPattern};
@@ -51,10 +51,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+mod post;
 mod task;
 
+pub use post::Message;
 pub use punctual_domain::task::{AttemptOutcome, TaskStatus};
 pub use task::Task;
+
+use post::Post;
 
 /// How long, in real time, a task may take to get on, where nobody said otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,6 +73,7 @@ pub struct Punctual {
     tree: Running,
     /// What the plugin serves or listens to.
     topics: Vec<TopicPattern>,
+    post: Post,
     patience: Duration,
 }
 
@@ -90,6 +95,12 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         store.register_topic(&topic).await.expect("the topic is written");
     }
     topics.extend(plugin.listeners().into_iter().map(|(topics, _)| TopicPattern::from_stored(topics)));
+    for template in plugin.templates() {
+        if let Err(refused) = template.preview() {
+            panic!("{refused}");
+        }
+    }
+    let post = Post::default();
     let deps = Deps {
         store: store.clone(),
         clock: Arc::new(clock.clone()),
@@ -97,12 +108,12 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         coordination: Arc::new(Alone),
         node: NodeId::generate(),
         handlers: Handlers::of([&plugin as &dyn Plugin]),
-        transports: Transports::default(),
+        transports: post.transports(),
         settings: Settings::default(),
         happened: Arc::default(),
     };
     let tree = punctual_actors::start(deps).await.expect("the actors start");
-    Punctual { store, clock, tree, topics, patience: PATIENCE }
+    Punctual { store, clock, tree, topics, post, patience: PATIENCE }
 }
 
 impl Punctual {
@@ -150,8 +161,27 @@ impl Punctual {
         .await
     }
 
-    /// Moves the clock, from one instant at which a task is due to the next, and waits at each until nothing is due or
-    /// running any more.
+    /// The messages that were sent, in order, once none is on its way any more.
+    ///
+    /// # Panics
+    /// When one is on its way for too long.
+    pub async fn messages(&self) -> Vec<Message> {
+        self.until(|| async {
+            let pending = self.store.messages(Some(MessageStatus::Pending), Page::first(1000)).await;
+            let is_due = |message: &outbox::Message| message.error.is_none() || message.next_attempt_at <= self.now();
+            if pending.expect("the store answers").iter().any(is_due) { Err(Vec::new()) } else { Ok(()) }
+        })
+        .await;
+        self.post.sent()
+    }
+
+    /// From now on no message can be sent, for this reason, or all can again.
+    pub fn fail_messages(&self, error: Option<&str>) {
+        self.post.fail(error);
+    }
+
+    /// Moves the clock, from one instant at which a task or a message is due to the next, and waits at each until nothing is
+    /// due or running any more.
     ///
     /// # Panics
     /// When that is not so in time.
@@ -159,8 +189,9 @@ impl Punctual {
         let until = self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold");
         loop {
             self.quiet().await;
-            let next = self.store.next_due_at(self.now()).await.expect("the store answers");
-            match next.filter(|next| *next <= until) {
+            let task = self.store.next_due_at(self.now()).await.expect("the store answers");
+            let message = self.store.next_message_at(&["email", "webhook", "queue"]).await.expect("the store answers");
+            match [task, message].into_iter().flatten().min().filter(|next| *next <= until) {
                 Some(next) => self.clock.advance_to(next),
                 None => break,
             }
@@ -186,6 +217,7 @@ impl Punctual {
 
     /// Waits until nothing is due or running.
     async fn quiet(&self) {
+        self.messages().await;
         self.until(|| async {
             // Both in one look: a task moves from one to the other at any time. What runs was due.
             let unfinished = TaskFilter {

@@ -79,6 +79,7 @@ use sqlx::{ConnectOptions, Connection, PgPool};
 
 pub(crate) use migrate::lock_schema;
 pub use migrate::schema_state;
+pub(crate) use outbox::post;
 pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 

@@ -50,6 +50,7 @@ use sqlx::{ConnectOptions, SqlitePool};
 
 pub use backup::{backup, restore};
 pub use migrate::schema_state;
+pub(crate) use outbox::post;
 pub use tasks::insert_tasks;
 pub(crate) use topics::definitions;
 
