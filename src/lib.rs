@@ -25,6 +25,7 @@ mod routes;
 pub mod service;
 mod store_time;
 mod telemetry;
+mod templates;
 mod topics;
 mod wake;
 

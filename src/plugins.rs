@@ -38,6 +38,11 @@ impl Plugins {
         self.0.iter().map(|plugin| plugin.name()).collect()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Arc<dyn Plugin>] {
+        &self.0
+    }
+
     /// Those that are on: those named, and those that always are.
     pub(crate) fn enabled(&self, named: &[String]) -> Vec<Arc<dyn Plugin>> {
         let is_on = |name: &str| ALWAYS_ON.contains(&name) || named.iter().any(|named| named == name);
@@ -73,6 +78,14 @@ pub enum BadPlugin {
         plugin: &'static str,
         /// Why.
         error: TopicError,
+    },
+    /// A template of its cannot be used.
+    #[error("the plugin {plugin} cannot be used: {error}")]
+    Template {
+        /// Its name.
+        plugin: &'static str,
+        /// Why.
+        error: String,
     },
     /// Another one has its name.
     #[error("two plugins have the name {0}")]

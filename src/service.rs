@@ -34,6 +34,7 @@ use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
 use crate::routes::pull::{self, PullDesk};
 use crate::telemetry::Exporter;
+use crate::templates::Templates;
 use crate::topics::TopicDirectory;
 
 /// How many commands to the engine may wait.
@@ -172,6 +173,7 @@ impl Service {
         let zones = ZoneDatabase::current(config.tzdir.as_deref())?;
         let plugins = options.plugins.enabled(&config.plugins);
         plugins::patterns(&plugins)?;
+        let templates = Templates::of(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
         let (socket, address) = listen(config.listen).await?;
         let metrics_socket = match config.metrics_listen {
@@ -243,6 +245,7 @@ impl Service {
             commands,
             rate_limit: config.rate_limit,
             feed: feed.clone(),
+            templates,
         }));
         Ok(Self {
             zones,

@@ -18,6 +18,7 @@ mod schedule;
 mod serve;
 mod simulate;
 mod task;
+mod template;
 mod topic;
 mod tz;
 mod when;
@@ -86,6 +87,8 @@ enum Command {
     Events(events::EventsArgs),
     /// Lists the nodes that share the database
     Nodes(nodes::NodesArgs),
+    /// Shows the messages that plugins send, before anything is sent
+    Template(template::TemplateArgs),
     /// Proves that everything fired that should have, once
     Prove(prove::ProveArgs),
     /// Says why a task, an execution or a schedule has not run
@@ -130,6 +133,7 @@ impl Cli {
             Some(Command::Topic(args)) => args.run().await,
             Some(Command::Events(args)) => args.run().await,
             Some(Command::Nodes(args)) => args.run().await,
+            Some(Command::Template(args)) => args.run(&plugins),
             Some(Command::Prove(args)) => args.run(plugins).await,
             Some(Command::Why(args)) => args.run(plugins).await,
             Some(Command::Simulate(args)) => args.run(plugins).await,

@@ -10,6 +10,7 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use punctual_domain::delivery::{DeliveryError, Transport};
 use punctual_domain::outbox::Message;
 use reqwest::Url;
+use tokio::sync::Semaphore;
 
 use super::mail::Mail;
 
@@ -24,6 +25,8 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(crate) struct Smtp {
     server: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
+    /// The pool keeps so many connections, and would make any number: whoever comes on top of that waits here.
+    places: Semaphore,
 }
 
 impl Smtp {
@@ -37,7 +40,7 @@ impl Smtp {
             .timeout(Some(ANSWER))
             .pool_config(PoolConfig::new().max_size(CONNECTIONS).idle_timeout(IDLE))
             .build();
-        Ok(Self { server, from })
+        Ok(Self { server, from, places: Semaphore::new(CONNECTIONS as usize) })
     }
 }
 
@@ -46,6 +49,7 @@ impl Transport for Smtp {
     async fn send(&self, message: &Message) -> Result<String, DeliveryError> {
         let mail = Mail::of(message, &self.from)?;
         let message_id = mail.message_id.clone();
+        let _place = self.places.acquire().await.map_err(DeliveryError::later)?;
         self.server.send(compose(mail)?).await.map(|_| message_id).map_err(refusal)
     }
 

@@ -50,6 +50,7 @@ mod state;
 mod table;
 mod task_view;
 mod tasks;
+mod templates;
 mod topics;
 mod trace;
 mod work;
@@ -88,6 +89,7 @@ use crate::inspect::Inspector;
 use crate::redis::Redis;
 use crate::routes::pull::PullDesk;
 use crate::store_time::StoreTime;
+use crate::templates::Templates;
 use crate::topics::TopicDirectory;
 use crate::wake::Wake;
 use memory::Memory;
@@ -122,6 +124,7 @@ pub(crate) struct Api {
     page_memory: Memory,
     gauges: metrics::Gauges,
     feed: Feed,
+    templates: Templates,
 }
 
 /// What an [`Api`] is made of.
@@ -148,6 +151,8 @@ pub(crate) struct Parts {
     pub(crate) rate_limit: u32,
     /// What happens, for those who listen.
     pub(crate) feed: Feed,
+    /// What the plugins send.
+    pub(crate) templates: Templates,
 }
 
 impl Api {
@@ -176,6 +181,7 @@ impl Api {
             page_memory: Memory::new(list_page::ALL_PAGES_BYTES),
             gauges: metrics::Gauges::default(),
             feed: parts.feed,
+            templates: parts.templates,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::endpoint::{Access, Endpoint, admin, open, operate, read, submit};
 use super::openapi::{self, self as told};
 use super::{
     audit, batch, bulk, calendars, claims, events, executions, health, inspection, keys, metrics, moves, nodes, outbox,
-    outlook, schedule_moves, schedules, settle, tasks, topics, work,
+    outlook, schedule_moves, schedules, settle, tasks, templates, topics, work,
 };
 
 const GET: Method = Method::GET;
@@ -134,6 +134,10 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("getMessage", "Shows a message", told::outbox::show),
         operate(POST, "/api/v1/outbox/{id}/retry", outbox::retry)
             .named("retryMessage", "Tries a failed message again", told::outbox::retry),
+        read(GET, templates::PATH, templates::list)
+            .named("listTemplates", "Lists the messages that plugins send, filled with their samples", told::templates::list),
+        read(GET, "/api/v1/templates/{plugin}/{slug}", templates::show)
+            .named("getTemplate", "Shows a message that a plugin sends, filled with its sample", told::templates::show),
 
         admin(GET, keys::PATH, keys::list)
             .named("listKeys", "Lists API keys", told::keys::list),

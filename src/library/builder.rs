@@ -23,6 +23,7 @@ use crate::http::State;
 use crate::plugins;
 use crate::service::{Schema, Start};
 use crate::store_time::StoreTime;
+use crate::templates::Templates;
 use crate::topics::TopicDirectory;
 use crate::wake::{Listening, Wake};
 
@@ -114,6 +115,7 @@ impl Builder {
     /// When the database, the zone data, a plugin or a handler's topic cannot be used.
     pub async fn start(mut self) -> Result<Punctual, BuildError> {
         plugins::patterns(&self.plugins)?;
+        Templates::of(&self.plugins)?;
         let mut handlers = Handlers::of(self.plugins.iter().map(|plugin| &**plugin));
         for (topic, add) in std::mem::take(&mut self.handlers) {
             topic.parse::<TopicPattern>()?;

@@ -3,18 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::messages::until;
-use crate::support::{Database, MailServer, Past, Server};
+use crate::support::{Database, MailServer, Past, Server, beside_us};
 
 /// A service that sends by that mail server.
 fn serve(database: &Database, smtp_url: &str) -> Server {
-    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/tls/ca.pem");
-    let variables = [
-        ("SMTP_URL", smtp_url),
-        ("MAIL_FROM", "Punctual <punctual@example.com>"),
-        ("SSL_CERT_FILE", authority),
-        ("PUNCTUAL_LOG", "info,punctual_actors=debug"),
-    ];
-    Server::start_with(database, |command| command.envs(variables))
+    let variables = [("SMTP_URL", smtp_url), ("MAIL_FROM", "Punctual <punctual@example.com>")];
+    let authority = beside_us("tls/ca.pem");
+    Server::start_with(database, |command| command.envs(variables).env("SSL_CERT_FILE", authority))
 }
 
 /// Posts a message to this recipient before the service starts.

@@ -1,5 +1,6 @@
 //! A real mail server, for tests.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -16,8 +17,8 @@ impl MailServer {
     /// Starts one, as `mail_server.py` describes; none where there is no Python with `aiosmtpd`.
     pub fn start(asked: &Value) -> Option<Self> {
         let python = python()?;
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mail_server.py");
-        let mut process = Process::start(Command::new(python).args([script, &asked.to_string()]));
+        let mut command = Command::new(python);
+        let mut process = Process::start(command.arg(beside_us("mail_server.py")).arg(asked.to_string()));
         let port = process.wait_for_output("").trim().parse().unwrap();
         Some(Self { process, port })
     }
@@ -31,6 +32,13 @@ impl MailServer {
     pub fn taken(&mut self) -> Vec<Value> {
         self.process.output().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+}
+
+/// A file of this folder, whichever package the test belongs to.
+pub fn beside_us(file: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [package.join("tests/support"), package.join("../support")];
+    folders.into_iter().map(|folder| folder.join(file)).find(|path| path.exists()).expect("it is there")
 }
 
 /// A Python that has the packages of tests; without one the test says that it was skipped, or fails where CI is set.

@@ -11,7 +11,7 @@ mod stream;
 
 pub use contract::{Contract, Operation};
 pub use database::Database;
-pub use mail_server::{MailServer, python};
+pub use mail_server::{MailServer, beside_us, python};
 pub use past::Past;
 pub use process::{Process, punctual};
 pub use samples::Samples;

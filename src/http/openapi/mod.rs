@@ -12,6 +12,7 @@ pub(super) mod schedules;
 mod schema;
 pub(super) mod service;
 pub(super) mod tasks;
+pub(super) mod templates;
 pub(super) mod topics;
 pub(super) mod workers;
 
@@ -90,6 +91,7 @@ fn schemas() -> Map<String, Value> {
         topics::schemas(),
         inspection::schemas(),
         outbox::schemas(),
+        templates::schemas(),
         keys::schemas(),
         service::schemas(),
     ];

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use punctual_sdk::{Attempt, Handler, Outcome, Plugin, async_trait};
+use punctual_sdk::{Attempt, Error, Handler, Message, Outcome, Plugin, Template, async_trait};
 use serde::Deserialize;
 
 use crate::ledger::Ledger;
@@ -24,7 +24,19 @@ impl Plugin for Bed {
             ("bed.abort", Box::new(Abort)),
             ("bed.stall", Box::new(Stall)),
             ("bed.quick", Box::new(Quick)),
+            ("bed.post", Box::new(post)),
+            ("bed.deliver", Box::new(deliver)),
         ]
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        vec![Template {
+            slug: "bed-letter",
+            subject: "{{ about }}",
+            text: "This is about {{ about }}.\n",
+            html: Some("<p>This is about <b>{{ about }}</b>.</p>\n"),
+            sample: r#"{"about": "the weather"}"#,
+        }]
     }
 }
 
@@ -142,4 +154,35 @@ impl Handler for Quick {
         tokio::time::sleep(Duration::from_millis(1)).await;
         Outcome::completed()
     }
+}
+
+/// What a letter is about, and whom it is for, where the task says so.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Letter {
+    about: Option<String>,
+    recipient: Option<String>,
+}
+
+impl Letter {
+    fn of(attempt: &Attempt) -> Message {
+        let letter: Self = attempt.payload_as().unwrap_or_default();
+        let id = attempt.task_id.to_string();
+        let about = letter.about.unwrap_or_else(|| id.clone());
+        let recipient = letter.recipient.unwrap_or_else(|| "ada@example.com".to_owned());
+        Message::new(recipient, id).template("bed-letter", serde_json::json!({ "about": about }))
+    }
+}
+
+/// Posts a letter in a transaction of its own.
+async fn post(attempt: Attempt) -> Result<Outcome, Error> {
+    let mut transaction = attempt.database().begin().await?;
+    attempt.notifier().enqueue(&mut transaction, Letter::of(&attempt)).await?;
+    transaction.commit().await?;
+    Ok(Outcome::completed())
+}
+
+/// Sends a letter at once.
+async fn deliver(attempt: Attempt) -> Result<Outcome, Error> {
+    Ok(Outcome::completed_with(attempt.notifier().deliver(Letter::of(&attempt)).await?))
 }

@@ -14,6 +14,7 @@ mod handlers;
 mod idle;
 mod leading;
 mod leases;
+mod mail;
 mod outage;
 mod overlap;
 mod postgres;

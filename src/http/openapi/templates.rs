@@ -1,0 +1,30 @@
+//! Templates: the messages that plugins send.
+
+use axum::http::StatusCode;
+
+use super::operation::Operation;
+use super::schema::Schema;
+
+pub(in crate::http) fn list(operation: Operation) -> Operation {
+    operation.answers(StatusCode::OK, "All of them", Schema::page(Schema::named("Template")))
+}
+
+pub(in crate::http) fn show(operation: Operation) -> Operation {
+    operation.place("plugin", Schema::key()).place("slug", Schema::key()).answers(
+        StatusCode::OK,
+        "The template",
+        Schema::named("Template"),
+    )
+}
+
+pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let template = Schema::object([
+        ("plugin", Schema::text()),
+        ("slug", Schema::text()),
+        ("values", Schema::by_name(Schema::any()).about("what its gaps are filled with: its sample")),
+        ("subject", Schema::text()),
+        ("text", Schema::text()),
+        ("html", Schema::text().or_null()),
+    ]);
+    vec![("Template", template)]
+}
