@@ -1,6 +1,7 @@
 //! The actor tree on a real store, with a clock that is moved by hand.
 
 mod counter;
+mod downtime;
 mod messages;
 mod schedules;
 mod support;

@@ -30,18 +30,18 @@ impl World {
         schedule
     }
 
-    fn unwritten(&self, change: impl FnOnce(&mut Definition)) -> Schedule {
+    pub(crate) fn unwritten(&self, change: impl FnOnce(&mut Definition)) -> Schedule {
         let mut definition = Definition::new("minutely", Rhythm::Every(60_000), "UTC", &"report".parse().unwrap());
         change(&mut definition);
         Schedule::new(definition, self.clock.now(), &ZoneDatabase::bundled()).unwrap()
     }
 
-    async fn schedule(&self, id: ScheduleId) -> Schedule {
+    pub(crate) async fn schedule(&self, id: ScheduleId) -> Schedule {
         self.store.schedule(id).await.unwrap().unwrap()
     }
 
     /// All fires of a schedule, the oldest first.
-    async fn fires(&self, id: ScheduleId) -> Vec<Fire> {
+    pub(crate) async fn fires(&self, id: ScheduleId) -> Vec<Fire> {
         let mut page = Page::first(1_000);
         let mut all: Vec<Fire> = Vec::new();
         loop {
@@ -426,39 +426,4 @@ async fn a_node_with_older_zone_data_does_not_lead_and_still_sees_what_is_missed
     assert_eq!((missed.len(), missed[0].scheduled_at), (1, schedule.next_fire_at.unwrap()));
     assert_eq!(world.fires(schedule.id).await, []);
     tree.drain(Duration::from_secs(5)).await.unwrap();
-}
-
-/// In the soak, a thousand schedules every minute and nobody there for a day: 1,440,000 tasks are made up for, and
-/// meanwhile other tasks go on.
-#[tokio::test]
-async fn other_tasks_go_on_while_many_schedules_make_up_for_a_long_time() {
-    let (schedules, hours) = if std::env::var_os("PUNCTUAL_SOAK").is_some() { (1_000, 24) } else { (20, 2) };
-    let total = schedules * hours as u64 * 60;
-    let world = World::new().await;
-    for i in 0..schedules {
-        let schedule = world.unwritten(|definition| {
-            definition.name = format!("old {i}");
-            definition.misfire_policy = MisfirePolicy::FireAll;
-            definition.misfire_window_seconds = 2 * 86_400;
-        });
-        world.store.create_schedule(&schedule, None).await.unwrap();
-    }
-    world.clock.advance(TimeDelta::hours(hours) + TimeDelta::seconds(45));
-    let tree = world.start(Handlers::default()).await;
-    let made = || async {
-        let page = world.store.schedules(&Default::default(), Page::first(1_000)).await.unwrap();
-        page.iter().map(|schedule| schedule.fires_made).sum::<u64>()
-    };
-    let (mut most, mut before) = (0, 0);
-    while before < total {
-        // In the topic of those that are caught up: it stands in line with them, and not behind all of them.
-        let one_off = world.add(task("report")).await;
-        tree.hints().tasks_written();
-        world.until(one_off, TaskStatus::Completed).await;
-        let after = made().await;
-        (most, before) = (most.max(after - before), after);
-    }
-    assert_eq!(before, total);
-    assert!(most <= total.min(20_000), "{most} were made while one task waited");
-    tree.drain(Duration::from_secs(60)).await.unwrap();
 }

@@ -14,7 +14,7 @@ use punctual_domain::store::{Creation, Store, TaskWithAttempts};
 use punctual_domain::task::{NewTask, TaskStatus};
 use punctual_domain::time::ZoneDatabase;
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
-use punctual_store::Options;
+use punctual_store::{Options, Scratch};
 
 /// A store, a clock, and a folder that lives as long as they do.
 pub(crate) struct World {
@@ -23,16 +23,43 @@ pub(crate) struct World {
     /// What the trees it starts send messages through.
     pub(crate) transports: Transports,
     _folder: tempfile::TempDir,
+    /// Where it is on PostgreSQL.
+    scratch: Option<Scratch>,
 }
 
 impl World {
+    /// On SQLite.
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
         let url = format!("sqlite://{}", folder.path().join("tree.db").display());
+        Self::at(&url, folder, None).await
+    }
+
+    /// On the PostgreSQL for tests, if there is one. To be removed in the end.
+    pub(crate) async fn on_postgres() -> Option<Self> {
+        let Ok(url) = std::env::var("TEST_DATABASE_URL") else {
+            assert!(std::env::var_os("CI").is_none(), "TEST_DATABASE_URL is not set, and CI skips nothing");
+            eprintln!("skipped: TEST_DATABASE_URL is not set");
+            return None;
+        };
+        let scratch = Scratch::create(&url).await.unwrap();
+        let url = scratch.url().to_owned();
+        Some(Self::at(&url, tempfile::tempdir().unwrap(), Some(scratch)).await)
+    }
+
+    async fn at(url: &str, folder: tempfile::TempDir, scratch: Option<Scratch>) -> Self {
+        let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
         let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
-        let store = punctual_store::connect(&url, options).await.unwrap();
-        Self { store, clock, transports: Transports::default(), _folder: folder }
+        let store = punctual_store::connect(url, options).await.unwrap();
+        Self { store, clock, transports: Transports::default(), _folder: folder, scratch }
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) async fn remove(self) {
+        self.store.close().await.unwrap();
+        if let Some(scratch) = self.scratch {
+            scratch.remove().await.unwrap();
+        }
     }
 
     pub(crate) async fn start(&self, handlers: Handlers) -> Running {
