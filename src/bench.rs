@@ -3,11 +3,15 @@
 //! Every workload runs the same actors on the same store as `serve`: real claims, leases, fences and history rows. Each
 //! run makes its scratch place anew and removes it, also when it fails.
 
+mod burst;
 mod drain;
 mod enqueue;
+mod failover;
 mod latency;
 mod precision;
 mod recurring;
+mod schedules;
+mod tick;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +31,17 @@ use punctual_store::{Options, Scratch};
 use serde::{Serialize, Serializer};
 
 use crate::SystemClock;
+use crate::config::Secret;
 use crate::telemetry::Exporter;
 
+pub(crate) use burst::Burst;
 pub(crate) use drain::Drain;
 pub(crate) use enqueue::Enqueue;
+pub(crate) use failover::{End, Failover};
 pub(crate) use latency::Latency;
 pub(crate) use precision::Precision;
 pub(crate) use recurring::Recurring;
+pub(crate) use tick::Tick;
 
 /// The topic that is measured.
 const TOPIC: &str = "bench";
@@ -78,6 +86,8 @@ impl Serialize for Value {
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
     pub(crate) database_url: String,
+    /// For workloads of several nodes.
+    pub(crate) redis_url: Option<Secret>,
     pub(crate) max_tasks_per_poll: u32,
     pub(crate) concurrency: u32,
 }
@@ -162,9 +172,14 @@ fn waits(mut waits: Vec<Duration>) -> Value {
     let at = |part: f64| {
         let place = (waits.len() as f64 * part).ceil() as usize;
         let wait = waits.get(place.clamp(1, waits.len().max(1)) - 1).copied().unwrap_or_default();
-        (wait.as_secs_f64() * 100_000.0).round() / 100.0
+        in_ms(wait)
     };
     Value::Parts(vec![("p50", at(0.50)), ("p95", at(0.95)), ("p99", at(0.99)), ("max", at(1.0))])
+}
+
+/// In milliseconds, to a hundredth.
+fn in_ms(wait: Duration) -> f64 {
+    (wait.as_secs_f64() * 100_000.0).round() / 100.0
 }
 
 fn rate(n: u64, took: Duration) -> Value {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::ConfigArgs;
-use crate::bench::{Bench, Drain, Enqueue, Figure, Latency, Precision, Recurring, Value};
+use crate::bench::{Bench, Burst, Drain, End, Enqueue, Failover, Figure, Latency, Precision, Recurring, Tick, Value};
 use crate::plugins::Plugins;
 
 /// Measures this build on this database, in a scratch schema or file that is removed after.
@@ -17,7 +17,9 @@ use crate::plugins::Plugins;
 Examples:
   punctual bench drain                                         SQLite, beside the configured file
   punctual bench drain --database postgres://me@localhost/app --runs 5
-  punctual bench enqueue --producers 100 --json")]
+  punctual bench enqueue --producers 100 --json
+  punctual bench recurring --schedules 1000 --seconds 60
+  punctual bench failover --end kill --lease 15 --database postgres://me@localhost/app --redis redis://localhost")]
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     workload: Workload,
@@ -86,6 +88,39 @@ enum Workload {
         #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
         seconds: u64,
     },
+    /// How long one leader takes over schedules that are all due at one instant, and how late their tasks begin
+    Burst {
+        #[command(flatten)]
+        shape: Shape,
+        /// How many schedules are due
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        schedules: u64,
+    },
+    /// What deciding one second's schedules costs, beside those that are not due
+    Tick {
+        #[command(flatten)]
+        shape: Shape,
+        /// How many schedules are enabled; a multiple of those due
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        schedules: u64,
+        /// How many of them are due each second
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+        due: u64,
+        /// For how many seconds they are measured
+        #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+        seconds: u64,
+    },
+    /// How long nothing fires when the leader of two nodes ends; needs PostgreSQL, and uses Redis if there is one
+    Failover {
+        #[command(flatten)]
+        shape: Shape,
+        /// How the leader ends
+        #[arg(long, value_enum, default_value_t = End::Kill)]
+        end: End,
+        /// How many seconds its lease lasts
+        #[arg(long, default_value_t = 15, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=300))]
+        lease: u32,
+    },
 }
 
 /// How the measured engine runs, how often, and how that is told.
@@ -110,8 +145,13 @@ struct Shape {
 impl BenchArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let shape = self.workload.shape();
-        let database_url = shape.config.load(plugins)?.config.database_url.expose().to_owned();
-        let bench = Bench { database_url, max_tasks_per_poll: shape.batch, concurrency: shape.concurrency };
+        let config = shape.config.load(plugins)?.config;
+        let bench = Bench {
+            database_url: config.database_url.expose().to_owned(),
+            redis_url: config.redis_url,
+            max_tasks_per_poll: shape.batch,
+            concurrency: shape.concurrency,
+        };
         let mut figures = Vec::new();
         for run in 1..=shape.runs {
             progress(&format!("run {run} of {}…", shape.runs));
@@ -137,7 +177,10 @@ impl Workload {
             | Self::Enqueue { shape, .. }
             | Self::Latency { shape, .. }
             | Self::Precision { shape, .. }
-            | Self::Recurring { shape, .. } => shape,
+            | Self::Recurring { shape, .. }
+            | Self::Burst { shape, .. }
+            | Self::Tick { shape, .. }
+            | Self::Failover { shape, .. } => shape,
         }
     }
 
@@ -150,6 +193,9 @@ impl Workload {
                 Precision { tasks, span: Duration::from_secs(span) }.run(bench).await
             }
             Self::Recurring { schedules, seconds, .. } => Recurring { schedules, seconds }.run(bench).await,
+            Self::Burst { schedules, .. } => Burst { schedules }.run(bench).await,
+            Self::Tick { schedules, due, seconds, .. } => Tick { schedules, due, seconds }.run(bench).await,
+            Self::Failover { end, lease, .. } => Failover { end, lease }.run(bench).await,
         }
     }
 }
@@ -199,7 +245,11 @@ impl Summary {
 
     fn to_text(&self) -> String {
         let Self { workload, n, unit, config, runs, .. } = self;
-        let what = if *workload == "recurring" { "schedules" } else { "tasks" };
+        let what = match *workload {
+            "recurring" | "burst" | "tick" => "schedules",
+            "failover" => "nodes",
+            _ => "tasks",
+        };
         let mut text =
             format!("{workload}, {n} {what}, {runs} {}, {config}\n", if *runs == 1 { "run" } else { "runs" });
         let spread = self.min.parts().into_iter().zip(self.max.parts());

@@ -84,8 +84,11 @@ impl Scratch {
         match &self.place {
             Place::Schema(_) => {
                 let mut connection = self.postgres().await?;
-                for sql in ["VACUUM ANALYZE punctual_tasks", "VACUUM ANALYZE punctual_task_history"] {
-                    sqlx::raw_sql(sql).execute(&mut connection).await.map_err(postgres::broken)?;
+                for table in ["punctual_tasks", "punctual_task_history", "punctual_schedules", "punctual_fires"] {
+                    sqlx::raw_sql(AssertSqlSafe(format!("VACUUM ANALYZE {table}")))
+                        .execute(&mut connection)
+                        .await
+                        .map_err(postgres::broken)?;
                 }
                 // Only a superuser may; without it the figures are a little noisier.
                 let _ = sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await;

@@ -1,0 +1,165 @@
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_domain::news::News;
+use punctual_domain::store::Span;
+use tokio::time::Instant;
+
+use super::schedules::between;
+use super::{Bench, Figure, Site, Value, in_ms};
+
+/// How many schedules fire every second, each at its own instant: so finely is it seen when firing stops and goes on.
+const SCHEDULES: u64 = 100;
+/// The leadership over schedules.
+const LEADERSHIP: &str = "ticker";
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long nodes run before the leader ends, and after the next one leads.
+const SETTLING: Duration = Duration::from_secs(3);
+/// How long starting or taking over may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How long nothing fires when the leader of two nodes ends. The nodes are processes of this binary.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Failover {
+    /// How the leader ends.
+    pub(crate) end: End,
+    /// How long a lease lasts, in seconds.
+    pub(crate) lease: u32,
+}
+
+/// How a leader ends.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum End {
+    /// SIGKILL, as a crash
+    Kill,
+    /// SIGTERM, as a stop
+    Term,
+}
+
+impl Failover {
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
+        ensure!(
+            !bench.database_url.starts_with("sqlite:"),
+            "a SQLite file has one node: nobody takes over; use PostgreSQL"
+        );
+        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+        let lease = if bench.redis_url.is_some() { "Redis" } else { "PostgreSQL" };
+        let end = format!("{:?}", self.end).to_lowercase();
+        let config = format!("postgres lease in {lease} of {} s, leader ended by {end}", self.lease);
+        Ok(Figure { workload: "failover", n: 2, value, unit: "ms", config })
+    }
+
+    async fn measure(self, site: &Site<'_>) -> Result<Value> {
+        let mut first = Node::start(site, self.lease)?;
+        let led_by = until("nobody leads", || async {
+            Ok(site.store.leadership(LEADERSHIP).await?.filter(|leadership| !leadership.left.is_zero()))
+        })
+        .await?
+        .owner;
+        let _second = Node::start(site, self.lease)?;
+        until("there is no second node", || async { Ok((site.store.nodes(PATIENCE).await?.len() == 2).then_some(())) })
+            .await?;
+        let from = site.store.now().await?;
+        let apart = TimeDelta::milliseconds(1_000 / SCHEDULES as i64);
+        let schedules = site.write_schedules(SCHEDULES, 1_000, |i| Some(from + apart * i as i32)).await?;
+        site.store.announce(&News::of_schedules()).await?;
+        tokio::time::sleep(SETTLING).await;
+
+        let ended_at = site.store.now().await?;
+        first.end(self.end)?;
+        until("nobody takes over", || async {
+            let leadership = site.store.leadership(LEADERSHIP).await?;
+            Ok(leadership.filter(|leadership| leadership.owner != led_by))
+        })
+        .await?;
+        tokio::time::sleep(SETTLING).await;
+        let fires = site.fires(&schedules, Span { from: Some(from), to: None }).await?;
+        let longest_lag = fires.iter().map(|(scheduled_at, fired_at)| between(*scheduled_at, *fired_at)).max();
+        let went_on_at = end_of_longest_gap(fires.into_iter().map(|(_, fired_at)| fired_at), ended_at)?;
+        let longest_lag = longest_lag.unwrap_or_default();
+        Ok(Value::Parts(vec![("first_fire", in_ms(between(ended_at, went_on_at))), ("max_lag", in_ms(longest_lag))]))
+    }
+}
+
+/// When firing went on after the longest time without a fire that ended after `ended_at`.
+fn end_of_longest_gap(fired_at: impl Iterator<Item = DateTime<Utc>>, ended_at: DateTime<Utc>) -> Result<DateTime<Utc>> {
+    let mut fired_at: Vec<_> = fired_at.collect();
+    fired_at.sort_unstable();
+    ensure!(fired_at.first().is_some_and(|first| *first <= ended_at), "nothing fired before the leader ended");
+    let gaps = fired_at.windows(2).filter(|pair| pair[1] > ended_at);
+    gaps.max_by_key(|pair| pair[1] - pair[0]).map(|pair| pair[1]).context("nothing fired after the leader had ended")
+}
+
+/// Asks until there is an answer.
+async fn until<T, F: Future<Output = Result<Option<T>>>>(what: &str, ask: impl Fn() -> F) -> Result<T> {
+    let asked_at = Instant::now();
+    loop {
+        if let Some(answer) = ask().await? {
+            return Ok(answer);
+        }
+        ensure!(asked_at.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A process of this binary, which does not outlive us.
+struct Node(Child);
+
+impl Node {
+    fn start(site: &Site<'_>, lease: u32) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("serve")
+            .current_dir(std::env::temp_dir())
+            .env("DATABASE_URL", site.scratch.url())
+            .env("PUNCTUAL_LISTEN", "127.0.0.1:0")
+            .env("PUNCTUAL_LEADER_LEASE_SECONDS", lease.to_string())
+            .env("PUNCTUAL_LEADER_HEARTBEAT_SECONDS", (f64::from(lease) / 3.0).to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        match &site.bench.redis_url {
+            Some(redis_url) => command.env("REDIS_URL", redis_url.expose()),
+            None => command.env_remove("REDIS_URL"),
+        };
+        Ok(Self(command.spawn().context("a node could not be started")?))
+    }
+
+    fn end(&mut self, end: End) -> Result<()> {
+        match end {
+            End::Kill => self.0.kill()?,
+            End::Term => {
+                let sent = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status()?;
+                ensure!(sent.success(), "the leader could not be told to end");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that has ended needs not be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firing_goes_on_at_the_end_of_the_longest_gap_after_the_leaders_end() {
+        let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
+        let found =
+            |fired_at: &[i64], ended_at| end_of_longest_gap(fired_at.iter().copied().map(at), at(ended_at)).ok();
+        assert_eq!(found(&[0, 500, 510, 520, 560, 570], 515), Some(at(560)));
+        assert_eq!(found(&[570, 560, 0, 500, 510, 520], 515), Some(at(560)));
+        assert_eq!(found(&[0, 10, 20], 30), None);
+        assert_eq!(found(&[40, 50], 30), None);
+        assert_eq!(found(&[], 30), None);
+    }
+}
