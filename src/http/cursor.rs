@@ -6,37 +6,60 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use punctual_domain::store::Page;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::json;
 use super::problem::Problem;
 
-/// Changes when what a cursor holds changes, so that an old one is refused and not misread.
-const VERSION: u8 = 1;
-/// The same for a cursor that holds a name.
-const BY_NAME: u8 = 2;
+/// What a cursor holds, as its first byte; it changes when that changes, so that an old one is refused and not misread.
+#[derive(Clone, Copy)]
+enum Kind {
+    Id = 3,
+    Name = 4,
+}
+
+/// How many bytes tell whether a cursor is as it was given.
+const CHECKED_BY: usize = 4;
 
 /// The cursor after the item `id`.
 pub(crate) fn after(id: Uuid) -> String {
-    let mut bytes = vec![VERSION];
-    bytes.extend_from_slice(id.as_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    write(Kind::Id, id.as_bytes())
 }
 
 /// The same, where items have names.
 pub(crate) fn after_name(name: &str) -> String {
-    let mut bytes = vec![BY_NAME];
-    bytes.extend_from_slice(name.as_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    write(Kind::Name, name.as_bytes())
+}
+
+/// The item that a cursor stands behind.
+pub(crate) fn read(cursor: &str) -> Option<Uuid> {
+    Uuid::from_slice(&held(Kind::Id, cursor)?).ok()
 }
 
 /// The name that a cursor stands behind.
 pub(crate) fn read_name(cursor: &str) -> Option<String> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    match bytes.split_first() {
-        Some((&BY_NAME, name)) => String::from_utf8(name.to_vec()).ok(),
-        _ => None,
-    }
+    String::from_utf8(held(Kind::Name, cursor)?).ok()
+}
+
+fn write(kind: Kind, held: &[u8]) -> String {
+    let mut bytes = vec![kind as u8];
+    bytes.extend_from_slice(held);
+    bytes.extend_from_slice(&check(&bytes));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// What a cursor of that kind holds, if it is as it was given.
+fn held(kind: Kind, cursor: &str) -> Option<Vec<u8>> {
+    let mut bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let checked = bytes.split_off(bytes.len().checked_sub(CHECKED_BY)?);
+    (checked == check(&bytes) && bytes.first() == Some(&(kind as u8))).then(|| bytes.split_off(1))
+}
+
+/// Tells what was changed or made up; that nobody does so on purpose need not be prevented.
+fn check(bytes: &[u8]) -> [u8; CHECKED_BY] {
+    let digest = Sha256::digest(bytes);
+    std::array::from_fn(|n| digest[n])
 }
 
 /// A page of a list, with where the next one is, in the body and as a `Link`.
@@ -80,28 +103,27 @@ pub(crate) fn link(response: &mut Response, uri: &Uri, next_cursor: Option<&str>
     }
 }
 
-/// The item that a cursor stands behind.
-pub(crate) fn read(cursor: &str) -> Option<Uuid> {
-    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-    match bytes.split_first() {
-        Some((&VERSION, id)) => Uuid::from_slice(id).ok(),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_leads_back_to_its_item() {
-        let id = Uuid::now_v7();
-        assert_eq!(read(&after(id)), Some(id));
-        for malformed in ["", "x", "!!!", &id.to_string(), "AQ", &URL_SAFE_NO_PAD.encode([2; 17])] {
-            assert_eq!(read(malformed), None, "{malformed}");
+    fn a_cursor_leads_back_to_its_item_unless_it_was_tampered_with() {
+        let (id, name) = (Uuid::now_v7(), "ferien ü");
+        let (by_id, by_name) = (after(id), after_name(name));
+        assert_eq!((read(&by_id), read_name(&by_name).as_deref()), (Some(id), Some(name)));
+        assert_eq!((read(&by_name), read_name(&by_id)), (None, None));
+        for given in [by_id, by_name] {
+            for position in 0..given.len() {
+                let other = if given.as_bytes()[position] == b'A' { "B" } else { "A" };
+                let mut tampered = given.clone();
+                tampered.replace_range(position..=position, other);
+                assert_eq!((read(&tampered), read_name(&tampered)), (None, None), "{given} {tampered}");
+            }
         }
-        assert_eq!(read_name(&after_name("mail.*")).as_deref(), Some("mail.*"));
-        assert_eq!((read_name(&after(id)), read(&after_name("mail.*"))), (None, None));
+        for malformed in ["", "x", "!!!", &id.to_string(), "AQ", &URL_SAFE_NO_PAD.encode([3; 17])] {
+            assert_eq!((read(malformed), read_name(malformed)), (None, None), "{malformed}");
+        }
     }
 
     #[test]
@@ -114,13 +136,5 @@ mod tests {
         assert_eq!(next("/a?x=1&cursor=old&y=%20", Some("n")).unwrap(), r#"</a?x=1&y=%20&cursor=n>; rel="next""#);
         assert_eq!(next("/a", Some("n")).unwrap(), r#"</a?cursor=n>; rel="next""#);
         assert_eq!(next("/a?x=1", None), None);
-    }
-
-    #[test]
-    fn a_cursor_leads_back_to_its_name() {
-        assert_eq!(read_name(&after_name("ferien ü")).as_deref(), Some("ferien ü"));
-        for malformed in ["", "x", "!!!", &URL_SAFE_NO_PAD.encode([1, 65]), &URL_SAFE_NO_PAD.encode([2, 255])] {
-            assert_eq!(read_name(malformed), None, "{malformed}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::json::Json;
 use punctual_domain::retry::{Backoff, Growth, MAX_ATTEMPTS, MAX_DELAY_MS, RetryPolicy};
 use punctual_domain::task::{Due, MAX_PAYLOAD_BYTES, MAX_TIMEOUT_SECONDS, NewTask, Task};
@@ -108,6 +108,9 @@ impl Reading<'_> {
             Some(Ok(at)) if at <= self.now => {
                 let now = self.now.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
                 refusals.add_as(Code::RunAtInPast, "runAt", format!("must be in the future; it is {now} now"));
+            }
+            Some(Ok(at)) if at - self.now > TimeDelta::milliseconds(MAX_TASK_DELAY_MS) => {
+                refusals.add("runAt", "must be at most 100 years from now");
             }
             Some(Ok(at)) => task.due = Due::At(at),
             Some(Err(message)) => refusals.add("runAt", message),
@@ -296,6 +299,7 @@ mod tests {
             (r#""timezone":"Mars/Base""#.to_owned(), Code::InvalidTimezone, vec!["timezone"]),
             (format!(r#"{run_at},"timezone":"UTC","delayMs":1"#), Code::Invalid, vec!["delayMs"]),
             (r#""runAt":"2027-01-01T00:00:00","timezone":"UTC""#.to_owned(), Code::Invalid, vec!["runAt"]),
+            (r#""runAt":"2127-01-01T00:00:00Z","timezone":"UTC""#.to_owned(), Code::Invalid, vec!["runAt"]),
         ] {
             let fields: Vec<_> = fields.into_iter().map(str::to_owned).collect();
             assert_eq!(with(&rest), (code, fields), "{rest}");

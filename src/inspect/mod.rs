@@ -59,6 +59,11 @@ impl InspectError {
 impl Inspector {
     /// The schedule that a name or an id means, whether it is there or was deleted.
     async fn find_schedule(&self, name_or_id: &str) -> Result<ScheduleId, InspectError> {
+        let unknown = || InspectError::NotFound(format!("schedule {:?}", shortened(name_or_id)));
+        // No name has it, and PostgreSQL could not even be asked.
+        if name_or_id.contains('\0') {
+            return Err(unknown());
+        }
         if let Some(schedule) = self.store.schedule_by_name(name_or_id).await? {
             return Ok(schedule.id);
         }
@@ -67,8 +72,7 @@ impl Inspector {
         {
             return Ok(id);
         }
-        let former = self.store.schedule_once_named(name_or_id).await?;
-        former.ok_or_else(|| InspectError::NotFound(format!("schedule {:?}", shortened(name_or_id))))
+        self.store.schedule_once_named(name_or_id).await?.ok_or_else(unknown)
     }
 
     fn tell(&self, how_far: &str) {

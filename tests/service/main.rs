@@ -20,6 +20,7 @@ mod executions;
 mod firing;
 mod fuzzing;
 mod health;
+mod hostile;
 mod idempotency;
 mod in_process;
 mod inspection;

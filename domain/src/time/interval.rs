@@ -1,6 +1,9 @@
 //! Intervals: plain elapsed time, untouched by zones and clock changes.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
+
+/// The last year that RFC 3339 can write.
+const LAST_YEAR: i32 = 9999;
 
 /// Fires at its anchor and every so many milliseconds after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,8 @@ impl Interval {
         }
         let elapsed_ms = (after - self.anchor).num_milliseconds();
         let next_ms = (elapsed_ms / self.every_ms + 1) * self.every_ms;
-        self.anchor.checked_add_signed(TimeDelta::try_milliseconds(next_ms)?)
+        let next = self.anchor.checked_add_signed(TimeDelta::try_milliseconds(next_ms)?);
+        next.filter(|next| next.year() <= LAST_YEAR)
     }
 }
 
@@ -89,5 +93,8 @@ mod tests {
         let interval = Interval::new(Interval::MAX_MS, at("2026-01-01T00:00:00Z")).unwrap();
         assert_eq!(interval.next_after(DateTime::<Utc>::MAX_UTC), None);
         assert_eq!(interval.next_after(DateTime::<Utc>::MIN_UTC), Some(interval.anchor()));
+        let last = Interval::new(86_400_000, at("9999-12-30T12:00:00Z")).unwrap();
+        assert_eq!(last.next_after(last.anchor()), Some(at("9999-12-31T12:00:00Z")));
+        assert_eq!(last.next_after(at("9999-12-31T12:00:00Z")), None, "no year after it can be written");
     }
 }

@@ -127,7 +127,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
 /// What callers may say about a task.
 fn new_task() -> Schema {
     Schema::object([]).takes([
-        ("runAt", Schema::instant().about("when it is due, in the future")),
+        ("runAt", Schema::instant().about("when it is due, in the future and within 100 years")),
         ("delayMs", Schema::whole(0..=MAX_TASK_DELAY_MS).about("when it is due, from now on")),
         ("timezone", Schema::timezone().about("the zone that `runAt` is meant in; required with it")),
         ("payload", Schema::any().or(json!({})).about("any JSON value of at most 1 MiB, 128 levels deep")),

@@ -1,0 +1,198 @@
+//! Input that is meant to hurt: each is refused with a sentence, memory stays flat, and the service lives.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use reqwest::{Body, Method};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::on_each_database;
+use crate::support::{Answer, Contract, Database, Operation, Server};
+
+on_each_database!(
+    hostile_bodies_are_refused_on_every_route,
+    hostile_values_are_refused_by_name,
+    slow_connections_are_cut_and_hurt_nobody,
+);
+
+/// How much more memory the service may have afterwards than before.
+const TOLERATED_KIB: u64 = 96 * 1024;
+const MEGABYTE: usize = 1_000_000;
+
+/// Bodies that no route takes.
+fn hostile_bodies() -> Vec<(&'static str, Vec<u8>)> {
+    let deep = |open: &str, close: &str| format!("{}1{}", open.repeat(100_000), close.repeat(100_000)).into_bytes();
+    let mut many_keys = b"{".to_vec();
+    (0..100_000).for_each(|n| many_keys.extend(format!("\"k{n}\":1,").bytes()));
+    many_keys.extend(b"\"z\":1}");
+    vec![
+        ("10 MB of nothing", vec![b' '; 10 * MEGABYTE]),
+        ("10 MB of a text", [&b"{\"topic\":\""[..], &vec![b'x'; 10 * MEGABYTE], b"\"}"].concat()),
+        ("arrays 100,000 deep", deep("[", "]")),
+        ("objects 100,000 deep", deep("{\"a\":", "}")),
+        ("a payload 100,000 deep", [&b"{\"topic\":\"a\",\"payload\":"[..], &deep("[", "]"), b"}"].concat()),
+        ("100,000 keys", many_keys),
+        ("arrays without an end", vec![b'['; MEGABYTE]),
+        ("bytes that are no UTF-8", b"{\"topic\":\"\xff\xfe\"}".to_vec()),
+        ("half a character", b"{\"topic\":\"\\ud800\"}".to_vec()),
+        ("U+0000 as it is", b"{\"topic\":\"a\0b\"}".to_vec()),
+        ("U+0000 escaped", br#"{"topic":"a\u0000b","name":"\u0000"}"#.to_vec()),
+        ("the same key twice", br#"{"topic":"a","topic":"b","name":"a","name":"a"}"#.to_vec()),
+        ("a number without an end", [b"{\"delayMs\":1".to_vec(), vec![b'0'; MEGABYTE], b"}".to_vec()].concat()),
+        ("no JSON", b"<script>alert(1)</script>".to_vec()),
+    ]
+}
+
+fn takes_body(operation: &Operation<'_>) -> bool {
+    operation.told.get("requestBody").is_some()
+}
+
+async fn hostile_bodies_are_refused_on_every_route(database: Database) {
+    let server = Server::start(&database);
+    let task = server.make_task(r#"{"topic":"echo","delayMs":3600000}"#).await;
+    let before = server.process.resident_kib();
+    let bodies = hostile_bodies();
+    for operation in Contract::of_binary().operations().filter(takes_body) {
+        let id = task["id"].as_str().unwrap();
+        let path = operation.route.replace("{id}", id).replace("{name}", "echo");
+        for (what, body) in &bodies {
+            // Blanks are no body where none is needed.
+            if *what == "10 MB of nothing" && operation.told["requestBody"]["required"] == false {
+                continue;
+            }
+            let request = server.request(operation.method.clone(), &path).header("content-type", "application/json");
+            let answer = Answer::to(request.body(Body::from(body.clone()))).await;
+            assert!(answer.status.is_client_error(), "{} {path}, {what}: {answer:?}", operation.method);
+        }
+    }
+    check_is_well(&server, before).await;
+    let stored = server.get("/api/v1/tasks?limit=1000").await.json();
+    assert_eq!(stored["items"].as_array().unwrap().len(), 2, "nothing of it was kept: {stored}");
+    server.stop();
+}
+
+async fn hostile_values_are_refused_by_name(database: Database) {
+    let server = Server::start(&database);
+    for (path, body, field) in [
+        ("tasks", r#"{"topic":"a","runAt":"9999-12-31T23:59:59Z","timezone":"UTC"}"#, "runAt"),
+        ("tasks", r#"{"topic":"a","runAt":"9999-12-31T23:59:59-23:59","timezone":"UTC"}"#, "runAt"),
+        ("tasks", r#"{"topic":"a","delayMs":9223372036854775807}"#, "delayMs"),
+        ("tasks", r#"{"topic":"a","priority":-9223372036854775809}"#, "priority"),
+        ("tasks", r#"{"topic":"a","retry":{"backoff":{"jitter":1e999}}}"#, "retry.backoff.jitter"),
+        ("tasks", r#"{"topic":"a","metadata":{"k":"\u0000"}}"#, "metadata"),
+        ("tasks", r#"{"topic":"a","dedupeKey":"\u0000"}"#, "dedupeKey"),
+        ("tasks/cancel", r#"{"filter":{"ownerId":"\u0000"}}"#, "filter.ownerId"),
+        ("tasks/cancel", r#"{"filter":{"from":"9999-12-31T23:59:59-01:00"}}"#, "filter.from"),
+        ("schedules", r#"{"name":"\u0000","everyMs":1000,"timezone":"UTC","topic":"a"}"#, "name"),
+        ("schedules/preview", r#"{"everyMs":1000,"timezone":"UTC","startAt":"9999-12-31T23:59:59-01:00"}"#, "startAt"),
+        ("schedules/preview", r#"{"cronExpression":"* * * * *","timezone":"UTC","count":-1}"#, "count"),
+        ("claims", r#"{"topics":["a"],"max":-1}"#, "max"),
+        ("calendars", r#"{"name":"c","dates":["9999-99-99"]}"#, "dates[0]"),
+    ] {
+        let answer = server.post(&format!("/api/v1/{path}"), body).await;
+        assert_eq!(answer.problem(400, "INVALID"), [field], "{body}");
+    }
+    for operation in Contract::of_binary().operations() {
+        let parameters = operation.told["parameters"].as_array().unwrap();
+        let takes = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
+        let path = operation.route.replace("{id}", "018f0000-0000-7000-8000-000000000000");
+        for limit in ["-1", "0", "1001", "1e3", "99999999999999999999", "%00", "%ff", "1;drop"] {
+            if takes("limit") {
+                assert_eq!(server.get(&format!("{path}?limit={limit}")).await.problem(400, "INVALID"), ["limit"]);
+            }
+        }
+        for cursor in ["-1", "AAAA", "..%2F..", "%00", "%F0%9F%92%A3"] {
+            if takes("cursor") {
+                assert_eq!(server.get(&format!("{path}?cursor={cursor}")).await.problem(400, "INVALID"), ["cursor"]);
+            }
+        }
+        for strange in ["%ff", "%C3%28", "%00"] {
+            if operation.route.contains('{') {
+                let path = operation.route.replace("{id}", strange).replace("{name}", strange);
+                let body = server.request(operation.method.clone(), &path).header("content-type", "application/json");
+                let answer = Answer::to(body.body("{}")).await;
+                assert!(answer.status.is_client_error(), "{} {path}: {answer:?}", operation.method);
+            }
+        }
+    }
+    // A cursor that was given, and then tampered with.
+    for _ in 0..3 {
+        server.make_task(r#"{"topic":"echo"}"#).await;
+    }
+    let cursor = server.get("/api/v1/tasks?limit=1").await.json()["nextCursor"].as_str().unwrap().to_owned();
+    for position in 0..cursor.len() {
+        let mut tampered = cursor.clone();
+        let other = if tampered.as_bytes()[position] == b'A' { "B" } else { "A" };
+        tampered.replace_range(position..=position, other);
+        let answer = server.get(&format!("/api/v1/tasks?cursor={tampered}")).await;
+        assert_eq!(answer.problem(400, "INVALID"), ["cursor"], "{tampered}");
+    }
+    let header = server.request(Method::POST, "/api/v1/tasks").header("content-type", "application/json");
+    let answer = Answer::to(header.header("idempotency-key", &b"\xff\xfe"[..]).body(r#"{"topic":"echo"}"#)).await;
+    assert_eq!(answer.problem(400, "INVALID"), ["Idempotency-Key"]);
+    server.stop();
+}
+
+async fn slow_connections_are_cut_and_hurt_nobody(database: Database) {
+    let server = Server::start(&database);
+    server.get("/api/v1/tasks").await;
+    let before = server.process.resident_kib();
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let mut slow = Vec::new();
+    for n in 0..connections() {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let begun = ["", "G", "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nX-Slow: "][n % 3];
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    // Others are served as ever, with all of them there.
+    for _ in 0..20 {
+        let task = server.make_task(r#"{"topic":"echo"}"#).await;
+        assert_eq!(server.ended_task(task["id"].as_str().unwrap()).await["status"], "completed");
+    }
+    check_is_well(&server, before).await;
+    // A byte now and then keeps none of them alive.
+    let cut = futures::future::join_all(slow.into_iter().map(cut)).await;
+    assert!(cut.iter().all(|is_cut| *is_cut), "{} of {}", cut.iter().filter(|is_cut| **is_cut).count(), cut.len());
+    check_is_well(&server, before).await;
+    server.stop();
+}
+
+/// A thousand, or as many as this process may have.
+fn connections() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let files =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
+    files.map_or(200, |files: usize| files.saturating_sub(200).min(1_000))
+}
+
+/// Goes on trickling; whether the service ends the connection.
+async fn cut(mut stream: TcpStream) -> bool {
+    let trickling = async {
+        let mut answer = [0; 1024];
+        loop {
+            match timeout(Duration::from_secs(1), stream.read(&mut answer)).await {
+                Ok(Ok(0) | Err(_)) => return,
+                Ok(Ok(_)) => {}
+                Err(_) => match stream.write_all(b"x").await {
+                    Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                    _ => {}
+                },
+            }
+        }
+    };
+    timeout(Duration::from_secs(60), trickling).await.is_ok()
+}
+
+/// That it works, and has about as much memory as before.
+async fn check_is_well(server: &Server, before: Option<u64>) {
+    assert_eq!(server.get("/readyz").await.json()["status"], "ready");
+    let task = server.make_task(r#"{"topic":"echo","delayMs":3600000}"#).await;
+    assert_eq!(task["status"], Value::from("pending"));
+    if let (Some(before), Some(now)) = (before, server.process.resident_kib()) {
+        assert!(now < before + TOLERATED_KIB, "{before} KiB became {now}");
+    }
+}
