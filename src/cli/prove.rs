@@ -41,6 +41,8 @@ pub(super) struct ProveArgs {
     look: LookArgs,
 }
 
+/// By how much the clock here may be ahead of the service's.
+const TOLERATED_OFFSET: TimeDelta = TimeDelta::minutes(1);
 /// How many schedules in order are shown; the rest are counted.
 const SHOWN: usize = 40;
 /// How many schedules are told more about than their numbers.
@@ -92,6 +94,9 @@ impl Page<'_> {
         let zone = self.zone.unwrap_or("UTC");
         let show = |at: Moment| self.clockface.show(at.0, zone);
         let mut text = format!("From {} to {}, zone data {}\n", show(report.from), show(report.to), report.tz_version);
+        if report.to.0 - report.now.0 > TOLERATED_OFFSET {
+            text.push_str(&format!("It is {}: what is due later was not looked at.\n", show(report.now)));
+        }
         if report.schedules.is_empty() {
             return text + "\nThere was no schedule in this stretch of time: nothing to prove.";
         }
@@ -203,6 +208,9 @@ impl Page<'_> {
             0 => String::new(),
             pruned => format!(" {pruned} are too old to tell: retention removed their fires."),
         };
+        if self.report.holds && expected + fired == 0 && pruned.is_empty() {
+            return "NOTHING TO PROVE: no instant was due in this stretch of time.".to_owned();
+        }
         if self.report.holds {
             return format!(
                 "PROVEN: {expected} instants were due; {fired} fired, {skipped} were skipped for a reason{others}. None is \

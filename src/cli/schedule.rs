@@ -60,7 +60,10 @@ Examples:
   punctual schedule add nightly --cron '30 2 * * *' --tz America/New_York --topic report.nightly
   punctual schedule add heartbeat --every 30s --tz UTC --topic monitor.ping --overlap allow
   punctual schedule add quarterly --cron '0 9 1 */3 *' --tz Europe/Paris --topic billing.run \\
-      --payload '{\"kind\": \"full\"}' --misfire fire_all --exclude-calendar holidays")]
+      --payload '{\"kind\": \"full\"}' --misfire fire_all --exclude-calendar holidays
+
+What is left out: --overlap skip, --misfire fire_once within 24h, and what the topic's definition says, else
+--max-retries 3, --timeout 1h, and a back-off that grows from 5s to 1h.")]
 struct AddArgs {
     /// A name that no other schedule has
     name: String,
@@ -84,7 +87,7 @@ struct ListArgs {
     /// metadata.ownerId
     #[arg(long, value_name = "ID")]
     owner_id: Option<String>,
-    /// How many, 1 to 1000
+    /// How many, 1 to 1000 [default: 50]
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where the page begins: nextCursor of the one before
@@ -164,7 +167,7 @@ struct BackfillArgs {
     /// Only count
     #[arg(long)]
     dry_run: bool,
-    /// The most fires to make
+    /// The most fires to make [default: 1000]
     #[arg(long, value_name = "N")]
     max_fires: Option<u64>,
     #[command(flatten)]
@@ -188,7 +191,7 @@ struct ExecutionsArgs {
     /// The zone that times without an offset are read in, and times are shown in
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     tz: String,
-    /// How many, 1 to 1000
+    /// How many, 1 to 1000 [default: 20]
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where the page begins: nextCursor of the one before
@@ -416,9 +419,22 @@ impl NextArgs {
 
 fn rhythm(schedule: &Value) -> String {
     match schedule["everyMs"].as_i64() {
-        Some(ms) => format!("every {}", punctual_domain::why::duration(chrono::TimeDelta::milliseconds(ms))),
+        Some(ms) => format!("every {}", length(ms)),
         None => field(&schedule["cronExpression"]),
     }
+}
+
+/// A length of time as it was asked for, to the millisecond.
+fn length(ms: i64) -> String {
+    let mut rest = ms;
+    let mut parts = Vec::new();
+    for (unit, in_ms) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)] {
+        if rest >= in_ms || (in_ms == 1 && parts.is_empty()) {
+            parts.push(format!("{} {unit}", rest / in_ms));
+            rest %= in_ms;
+        }
+    }
+    parts.join(" ")
 }
 
 fn state(schedule: &Value) -> &'static str {
@@ -453,12 +469,16 @@ fn show(answer: &Answer, common: &CommonArgs) -> Result<()> {
     facts.add_some("last fired", instant("lastFiredAt"));
     facts.add_some("starts", instant("startAt"));
     facts.add_some("ends", instant("endAt"));
-    let window = field(&schedule["misfireWindowSeconds"]);
+    let seconds = |name: &str| {
+        schedule[name].as_i64().filter(|seconds| *seconds != 0).map(|seconds| length(seconds.saturating_mul(1_000)))
+    };
+    let window = seconds("misfireWindowSeconds").unwrap_or_else(|| length(0));
     facts.add("overlap", field(&schedule["overlapPolicy"]));
-    facts.add("misfire", format!("{} within {window} s", field(&schedule["misfirePolicy"])));
+    facts.add("misfire", format!("{} within {window}", field(&schedule["misfirePolicy"])));
     facts.add("attempts", field(&schedule["maxRetries"]));
-    facts.add("timeout", format!("{} s", field(&schedule["timeoutSeconds"])));
-    for (name, key) in [("priority", "priority"), ("jitter", "jitterSeconds"), ("max fires", "maxFires")] {
+    facts.add_some("timeout", seconds("timeoutSeconds"));
+    facts.add_some("jitter", seconds("jitterSeconds"));
+    for (name, key) in [("priority", "priority"), ("max fires", "maxFires")] {
         if schedule[key].as_i64().is_some_and(|value| value != 0) {
             facts.add(name, field(&schedule[key]));
         }
@@ -475,4 +495,23 @@ fn show(answer: &Answer, common: &CommonArgs) -> Result<()> {
         facts.add("warning", field(warning));
     }
     print(&facts.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_is_told_exactly() {
+        for (ms, told) in [
+            (0, "0 ms"),
+            (1_500, "1 s 500 ms"),
+            (30_000, "30 s"),
+            (3_600_000, "1 h"),
+            (3_661_000, "1 h 1 min 1 s"),
+            (86_400_000, "1 d"),
+        ] {
+            assert_eq!(length(ms), told);
+        }
+    }
 }

@@ -86,6 +86,8 @@ async fn what_fired_is_proven_with_a_service_and_without_one(database: Database)
     let (code, page) = ask(&database, &server, &["prove", "every-minute", "--from", &from, "--to", &to]);
     assert!(code == 0 && page.contains("PROVEN: ") && page.contains("paused since"), "{page}");
     assert!(!page.contains("every-hour"), "{page}");
+    let (code, page) = ask(&database, &server, &["prove", "every-minute", "--from", "+1h", "--to", "+2h"]);
+    assert!(code == 0 && page.contains("NOTHING TO PROVE") && page.contains("what is due later was not"), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "nonsense"]);
     assert!(code == 1 && page.contains("there is no schedule \"nonsense\""), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "--from", "now", "--to", "-1h"]);
