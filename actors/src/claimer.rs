@@ -138,6 +138,14 @@ pub(crate) struct State {
     drained: Option<RpcReplyPort<()>>,
 }
 
+impl State {
+    /// Whether slots may be lent: there is nothing to claim, and nothing stands in the way of what would be begun.
+    fn may_lend(&self) -> bool {
+        let is_at_rest = self.claims == 0 && !self.claim_queued;
+        is_at_rest && self.definitions_known && !self.draining && !self.backing_off && !self.settler_behind
+    }
+}
+
 /// A Dispatcher and what it can still take.
 struct Lane {
     dispatcher: ActorRef<DispatcherMessage>,
@@ -228,17 +236,20 @@ impl Actor for Claimer {
         match message {
             ClaimerMessage::SlotsFree { topic, slots, received, dispatcher } => {
                 state.awaited.remove(&topic);
-                let lane = state.lanes.entry(topic).or_insert_with(|| Lane::new(dispatcher.clone(), received));
+                let may_lend = state.may_lend();
+                let lane = state.lanes.entry(topic.clone()).or_insert_with(|| Lane::new(dispatcher.clone(), received));
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
                     *lane = Lane::new(dispatcher, received);
                 }
+                // There may be fewer slots than were lent.
+                self.call_in_lane(&topic, lane);
                 // What is on its way takes slots that were still free when this was said.
                 let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
                 lane.credit = slots.saturating_sub(on_their_way).saturating_sub(lane.reserved + lane.lent);
                 if lane.wants_more() {
                     self.queue_claim(&myself, state);
-                } else {
-                    self.lend(&myself, state);
+                } else if may_lend {
+                    self.lend_lane(&myself, &state.definitions, &topic, lane);
                 }
             }
             ClaimerMessage::Retiring { topic, dispatcher } => {
@@ -387,24 +398,38 @@ impl Claimer {
         Ok(())
     }
 
-    /// Lends the free slots of topics that may run and have nothing waiting, while there is nothing to claim.
+    /// Lends the free slots of all topics that may run and have nothing waiting.
     fn lend(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State) {
-        let may = state.definitions_known && !state.draining && !state.backing_off && !state.settler_behind;
-        if !may || state.claims > 0 || state.claim_queued {
-            return;
-        }
-        for (topic, lane) in &mut state.lanes {
-            let is_idle = lane.credit > 0 && !lane.may_have_more() && !lane.retiring;
-            if is_idle && server(&self.handlers, &state.definitions, topic).is_some() {
-                self.counter.lend(topic, lane.credit, &lane.dispatcher, myself);
-                lane.lent += std::mem::take(&mut lane.credit);
+        if state.may_lend() {
+            for (topic, lane) in &mut state.lanes {
+                self.lend_lane(myself, &state.definitions, topic, lane);
             }
+        }
+    }
+
+    fn lend_lane(
+        &self,
+        myself: &ActorRef<ClaimerMessage>,
+        definitions: &[TopicDefinition],
+        topic: &Topic,
+        lane: &mut Lane,
+    ) {
+        let is_idle = lane.credit > 0 && !lane.may_have_more() && !lane.retiring;
+        if is_idle && server(&self.handlers, definitions, topic).is_some() {
+            self.counter.lend(topic, lane.credit, &lane.dispatcher, myself);
+            lane.lent += std::mem::take(&mut lane.credit);
         }
     }
 
     /// Takes back the lent slots that nobody has taken.
     fn call_in(&self, state: &mut State, which: impl Fn(&Lane) -> bool) {
-        for (topic, lane) in state.lanes.iter_mut().filter(|(_, lane)| lane.lent > 0 && which(lane)) {
+        for (topic, lane) in state.lanes.iter_mut().filter(|(_, lane)| which(lane)) {
+            self.call_in_lane(topic, lane);
+        }
+    }
+
+    fn call_in_lane(&self, topic: &Topic, lane: &mut Lane) {
+        if lane.lent > 0 {
             let back = self.counter.call_in(topic).min(lane.lent);
             lane.lent -= back;
             lane.credit += back;

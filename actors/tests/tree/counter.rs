@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use punctual_actors::{Handlers, Running};
 use punctual_domain::id::TaskId;
+use punctual_domain::store::{Page, TaskFilter};
 use punctual_domain::task::{Due, NewTask, TaskStatus};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_sdk::Outcome;
@@ -98,6 +99,37 @@ async fn nothing_begins_ahead_of_what_waits_nor_what_is_not_plain_or_not_due() {
     for id in [third, fourth] {
         world.until(id, TaskStatus::Completed).await;
     }
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn slots_that_a_topic_no_longer_has_are_not_lent() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let tree = with_two_slots(&world, &gate).await;
+    let hints = tree.hints();
+    let second = begin(&tree).await;
+    gate.add_permits(2);
+    world.until(second, TaskStatus::Completed).await;
+    // Both slots may be lent by now; from the next announcement on there is one.
+    let definition = TopicDefinition { concurrency: 1, ..TopicDefinition::new("few".parse().unwrap(), Route::Handler) };
+    world.store.put_topic(&definition).await.unwrap();
+    hints.topics_changed();
+    let few = "few".parse().unwrap();
+    let running = TaskFilter { status: vec![TaskStatus::Running], topic: Some(few), ..TaskFilter::default() };
+    // Whoever is told of the change after it finds one slot at the most.
+    eventually(|| async {
+        gate.add_permits(1);
+        let begun = begin(&tree).await;
+        world.until(begun, TaskStatus::Completed).await;
+        let held = begin(&tree).await;
+        let is_full = hints.begin(&task("few")).await.is_none();
+        let count = world.store.tasks(&running, Page::first(9)).await.unwrap().len();
+        gate.add_permits(count);
+        world.until(held, TaskStatus::Completed).await;
+        (is_full && count == 1).then_some(())
+    })
+    .await;
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 
