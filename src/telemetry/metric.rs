@@ -69,7 +69,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("punctual_leader_changes_total", Counter, &[], ONE, "How often this node became or ceased to be the leader."),
     metric("punctual_leases_expired_total", Counter, &[], ONE, "Leases that ran out because their holder was gone."),
     metric("punctual_stale_settles_total", Counter, &[], ONE, "Outcomes that came after their lease was lost, and changed nothing."),
-    metric("punctual_actor_restarts_total", Counter, &["actor"], &[&["settler"], &["claimer"], &["reconciler"], &["notifier"], &["dispatcher"], &["slot"]], "Actors that failed and were started again."),
+    metric("punctual_actor_restarts_total", Counter, &["actor"], &[&["settler"], &["claimer"], &["reconciler"], &["ticker"], &["elector"], &["notifier"], &["dispatcher"], &["slot"]], "Actors that failed and were started again."),
     metric("punctual_arrivals_dropped_total", Counter, &["plugin"], NONE, "Arrivals that a plugin's listener was too slow to hear of."),
     metric("punctual_outbox_depth", Gauge, &[], ONE, "Messages that wait to be sent."),
     metric("punctual_messages_total", Counter, &["transport", "status"], NONE, "Attempts to send messages: sent, to be retried, or failed for good."),
