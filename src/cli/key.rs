@@ -38,7 +38,7 @@ struct WhereArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Work on this database itself, without a service: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(long, value_name = "URL", conflicts_with_all = ["url", "token"], help_heading = "Connection")]
+    #[arg(long, value_name = "URL", help_heading = "Connection")]
     database: Option<String>,
     /// Print the API's answer as it is
     #[arg(long)]

@@ -21,7 +21,7 @@ pub(super) struct LookArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Look into this database instead of asking a service: sqlite://FILE (also while a service uses it) or postgres://…
-    #[arg(long, value_name = "URL", conflicts_with_all = ["url", "token"], help_heading = "Connection")]
+    #[arg(long, value_name = "URL", help_heading = "Connection")]
     database: Option<String>,
     /// Print one JSON object
     #[arg(long)]
