@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use punctual_actors::{Announcer, Hints};
+use punctual_actors::{Announcer, Begun, Hints};
 use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
 use punctual_domain::store::{Created, Creation, Remember, Store, StoreError};
@@ -40,9 +40,16 @@ impl Wake {
         remember: Option<Remember>,
     ) -> Result<Creation, StoreError> {
         if let ([task], None, Some(hints)) = (&tasks[..], &remember, self.engine.hints())
-            && let Some(written) = hints.begin(task).await
+            && let Some(begun) = hints.begin(task).await
         {
-            return written.map(|task| Creation::Made(vec![Created::Fresh(task)]));
+            let task = match begun? {
+                Begun::Here(task) => task,
+                Begun::Elsewhere(task) => {
+                    self.tasks_written([&task]);
+                    task
+                }
+            };
+            return Ok(Creation::Made(vec![Created::Fresh(task)]));
         }
         let creation = self.store.create_tasks(tasks, remember).await?;
         if let Creation::Made(made) = &creation {

@@ -44,6 +44,8 @@ const FIRST_SECOND_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_SECOND_LOOK: Duration = Duration::from_millis(250);
 /// How often topics that something became due in by time alone are looked for while others keep us busy.
 const WHILE_BUSY: TimeDelta = TimeDelta::seconds(1);
+/// How often we look while slots are lent.
+const WHILE_LENT: TimeDelta = TimeDelta::minutes(1);
 /// The first and the longest wait while the store is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -149,12 +151,14 @@ impl State {
 /// A Dispatcher and what it can still take.
 struct Lane {
     dispatcher: ActorRef<DispatcherMessage>,
+    /// How many slots were free when it last said so, and how many tasks it had received in all by then.
+    slots: u32,
+    received: u64,
     /// How many tasks it was handed in all.
     sent: u64,
-    credit: u32,
-    /// Slots that claims under way may fill; no longer part of the credit.
+    /// Slots that claims under way may fill.
     reserved: u32,
-    /// Slots that were lent and have not come back; no longer part of the credit either.
+    /// Slots that were lent and have not come back.
     lent: u32,
     /// Something may have become due.
     look: bool,
@@ -169,8 +173,9 @@ impl Lane {
     fn new(dispatcher: ActorRef<DispatcherMessage>, received: u64) -> Self {
         Self {
             dispatcher,
+            slots: 0,
+            received,
             sent: received,
-            credit: 0,
             reserved: 0,
             lent: 0,
             look: true,
@@ -179,8 +184,20 @@ impl Lane {
         }
     }
 
+    /// How many more tasks it can take: what is on its way to it, or may be, takes slots that were still free when it
+    /// last said how many there are. A lent slot may be used, and even free again, before that is told here: its task is
+    /// then among those received, and not yet among those sent. Below zero, it has fewer slots than were promised.
+    fn balance(&self) -> i64 {
+        let free = i64::from(self.slots) + self.received as i64;
+        free - self.sent as i64 - i64::from(self.reserved) - i64::from(self.lent)
+    }
+
+    fn credit(&self) -> u32 {
+        self.balance().try_into().unwrap_or(0)
+    }
+
     fn wants_more(&self) -> bool {
-        self.credit > 0 && self.may_have_more()
+        self.credit() > 0 && self.may_have_more()
     }
 
     /// Whether something may be due that was not claimed.
@@ -241,11 +258,10 @@ impl Actor for Claimer {
                 if lane.dispatcher.get_id() != dispatcher.get_id() {
                     *lane = Lane::new(dispatcher, received);
                 }
-                // There may be fewer slots than were lent.
-                self.call_in_lane(&topic, lane);
-                // What is on its way takes slots that were still free when this was said.
-                let on_their_way = u32::try_from(lane.sent.saturating_sub(received)).unwrap_or(u32::MAX);
-                lane.credit = slots.saturating_sub(on_their_way).saturating_sub(lane.reserved + lane.lent);
+                (lane.slots, lane.received) = (slots, received);
+                if lane.balance() < 0 {
+                    self.call_in_lane(&topic, lane);
+                }
                 if lane.wants_more() {
                     self.queue_claim(&myself, state);
                 } else if may_lend {
@@ -282,6 +298,7 @@ impl Actor for Claimer {
             ClaimerMessage::Written { topic, run_at } => self.written(&myself, state, &topic, run_at),
             ClaimerMessage::TopicsChanged => {
                 self.call_in(state, |_| true);
+                self.counter.reopen();
                 state.definitions_known = false;
                 self.look(&myself, state);
             }
@@ -391,9 +408,14 @@ impl Claimer {
         if is_idle && state.claims == 0 {
             match self.next_wake(state).await? {
                 Wake::AtOnce => self.look(myself, state),
-                Wake::At(at) => self.wake(myself, state, at),
+                Wake::At(at) => {
+                    self.lend(myself, state);
+                    // What is begun in lent slots does not come by here, and topics are to be learned again now and then.
+                    let is_lent = state.lanes.values().any(|lane| lane.lent > 0);
+                    let latest = if is_lent { self.clock.now() + WHILE_LENT } else { at };
+                    self.wake(myself, state, at.min(latest));
+                }
             }
-            self.lend(myself, state);
         }
         Ok(())
     }
@@ -414,10 +436,11 @@ impl Claimer {
         topic: &Topic,
         lane: &mut Lane,
     ) {
-        let is_idle = lane.credit > 0 && !lane.may_have_more() && !lane.retiring;
+        let credit = lane.credit();
+        let is_idle = credit > 0 && !lane.may_have_more() && !lane.retiring;
         if is_idle && server(&self.handlers, definitions, topic).is_some() {
-            self.counter.lend(topic, lane.credit, &lane.dispatcher, myself);
-            lane.lent += std::mem::take(&mut lane.credit);
+            self.counter.lend(topic, credit, &lane.dispatcher, myself);
+            lane.lent += credit;
         }
     }
 
@@ -430,9 +453,7 @@ impl Claimer {
 
     fn call_in_lane(&self, topic: &Topic, lane: &mut Lane) {
         if lane.lent > 0 {
-            let back = self.counter.call_in(topic).min(lane.lent);
-            lane.lent -= back;
-            lane.credit += back;
+            lane.lent -= self.counter.call_in(topic).min(lane.lent);
         }
     }
 
@@ -452,8 +473,6 @@ impl Claimer {
         if is_used {
             lane.sent += 1;
             self.happened.notify_one();
-        } else {
-            lane.credit += 1;
         }
         if lane.retiring && lane.is_free() {
             let dispatcher = lane.dispatcher.clone();
@@ -467,7 +486,6 @@ impl Claimer {
     fn send_claim(&self, myself: &ActorRef<ClaimerMessage>, state: &mut State, wants: Vec<Want>) {
         for want in &wants {
             if let Some(lane) = state.lanes.get_mut(&want.topic) {
-                lane.credit -= want.slots;
                 lane.reserved += want.slots;
                 lane.look = false;
             }
@@ -509,7 +527,7 @@ impl Claimer {
             self.happened.notify_one();
             state.second_look = FIRST_SECOND_LOOK;
         }
-        let got = self.hand_over(state, tasks, sent_at);
+        let got = self.hand_over(state, tasks, sent_at, myself.get_id());
         let left_suspects = request.suspects == Suspects::AtMost(0) && state.suspects.is_empty();
         for Want { topic, slots } in &request.wants {
             let Some(lane) = state.lanes.get_mut(topic) else { continue };
@@ -517,7 +535,6 @@ impl Claimer {
             // A lane that is newer than the claim has nothing reserved for it.
             let reserved = lane.reserved.min(*slots);
             lane.reserved -= reserved;
-            lane.credit += reserved.saturating_sub(got);
             lane.flowing = got == *slots;
             // It may have come back short because it had to leave alone what another claim was allowed to take.
             lane.look |= error.is_some() || !lane.flowing && left_suspects;
@@ -540,6 +557,7 @@ impl Claimer {
         if std::mem::replace(&mut state.backing_off, true) {
             return;
         }
+        self.call_in(state, |_| true);
         tracing::warn!(%error, "tasks could not be claimed");
         let again_at = self.clock.now() + state.wait;
         state.wait = (state.wait * 2).min(LONGEST_WAIT);
@@ -609,7 +627,7 @@ impl Claimer {
         let may_run = |(topic, lane): &(&Topic, &Lane)| {
             lane.wants_more() && server(&self.handlers, &state.definitions, topic).is_some()
         };
-        let want = |(topic, lane): (&Topic, &Lane)| Want { topic: topic.clone(), slots: lane.credit };
+        let want = |(topic, lane): (&Topic, &Lane)| Want { topic: topic.clone(), slots: lane.credit() };
         let mut wants: Vec<_> = state.lanes.iter().filter(may_run).map(want).collect();
         let cap = self.settings.max_tasks_per_poll;
         if wants.iter().map(|want| u64::from(want.slots)).sum::<u64>() <= u64::from(cap) {
@@ -649,14 +667,20 @@ impl Claimer {
     }
 
     /// Hands claimed tasks to their Dispatchers; answers how many there were of each topic.
-    fn hand_over(&self, state: &mut State, tasks: Vec<Task>, sent_at: Instant) -> HashMap<Topic, u32> {
+    fn hand_over(
+        &self,
+        state: &mut State,
+        tasks: Vec<Task>,
+        sent_at: Instant,
+        claimer: ActorId,
+    ) -> HashMap<Topic, u32> {
         let mut counts = HashMap::new();
         for (topic, tasks) in by_topic(tasks) {
             let Some(lane) = state.lanes.get_mut(&topic) else { continue };
             counts.insert(topic.clone(), tasks.len() as u32);
             lane.sent += tasks.len() as u64;
             let suspects: Vec<_> = tasks.iter().filter(|task| is_suspect(task)).map(|task| task.id).collect();
-            if lane.dispatcher.cast(DispatcherMessage::Run { tasks, sent_at }).is_ok() {
+            if lane.dispatcher.cast(DispatcherMessage::Run { tasks, sent_at, claimer }).is_ok() {
                 let dispatcher = lane.dispatcher.get_id();
                 state.suspects.extend(suspects.into_iter().map(|task_id| (task_id, dispatcher)));
             } else {

@@ -32,8 +32,8 @@ use crate::slot::{Assignment, AttemptEnd, Ends, Pace, Slot, SlotMessage};
 const LARGEST_SHARE: usize = 64;
 
 pub(crate) enum DispatcherMessage {
-    /// Perform these claimed tasks; the claim was sent at that instant.
-    Run { tasks: Vec<Task>, sent_at: Instant },
+    /// Perform these claimed tasks; the claim was sent at that instant, for that Claimer.
+    Run { tasks: Vec<Task>, sent_at: Instant, claimer: ActorId },
     /// Attempts of a slot ended.
     Ended(Ends),
     /// Pass on the outcomes that have gathered, and tell of the slots they freed.
@@ -161,7 +161,13 @@ impl Actor for Dispatcher {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            DispatcherMessage::Run { tasks, sent_at } => self.run(&myself, state, tasks, sent_at).await?,
+            DispatcherMessage::Run { tasks, sent_at, claimer } => {
+                // One that took over counts only what it handed over itself.
+                if claimer == state.claimer.get_id() {
+                    state.received += tasks.len() as u64;
+                }
+                self.run(&myself, state, tasks, sent_at).await?;
+            }
             DispatcherMessage::Ended(ends) => self.ended(&myself, state, ends).await?,
             DispatcherMessage::Flush => {
                 state.flush_queued = false;
@@ -240,7 +246,6 @@ impl Dispatcher {
         tasks: Vec<Task>,
         sent_at: Instant,
     ) -> Result<(), ActorProcessingErr> {
-        state.received += tasks.len() as u64;
         state.tokens -= tasks.len() as f64;
         let safe_until = sent_at + Lease::safe_for(self.settings.lease);
         let mut assignments = Vec::with_capacity(tasks.len());
@@ -414,6 +419,12 @@ impl Dispatcher {
     ) {
         let is_new_claimer = state.claimer.get_id() != claimer.get_id();
         (state.settler, state.claimer) = (settler, claimer);
+        if is_new_claimer {
+            // Before anything is announced to it.
+            state.received = 0;
+            state.announced = (0, 0);
+            state.retiring = false;
+        }
         self.flush(myself, state);
         if is_new_claimer {
             for ((task_id, _), _) in state.running.iter().filter(|(_, in_flight)| in_flight.suspect) {
@@ -421,10 +432,6 @@ impl Dispatcher {
                 // One that fails as well asks again.
                 let _ = state.claimer.cast(running);
             }
-            state.received = 0;
-            state.announced = (0, 0);
-            state.retiring = false;
-            self.announce(myself, state);
         }
     }
 

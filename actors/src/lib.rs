@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Work flows one way: the Ticker only ever writes tasks; the Claimer hands claimed tasks to Dispatchers, those to their slots, and outcomes go to the
-//! Settler. Back-pressure is credit: Dispatchers say how many slots are free, and the Claimer claims no more than that.
+//! Settler. What is due as it is written may come to its Dispatcher from the writer, in a slot that the Claimer lent. Back-pressure is credit: Dispatchers say how many slots are free, and the Claimer claims no more than that.
 //! No actor knows what the database does not, except outcomes on their way to be settled, which a crash turns into
 //! another attempt.
 
@@ -47,13 +47,14 @@ use punctual_domain::coordination::Coordination;
 use punctual_domain::delivery::Transports;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::store::{Store, StoreError};
-use punctual_domain::task::{NewTask, Task};
+use punctual_domain::task::NewTask;
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::Topic;
 use ractor::{Actor, ActorRef};
 use tokio::sync::Notify;
 
 pub use announcer::Announcer;
+pub use counter::Begun;
 pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
@@ -205,7 +206,8 @@ pub enum Overheard {
     Topics,
 }
 
-/// Tells the tree that something may have changed. Losing a hint costs latency only.
+/// The tree, as those know it who write tasks: it is told that something may have changed, or given what it can begin at
+/// once. Losing a hint costs latency only.
 #[derive(Clone)]
 pub struct Hints {
     supervisor: ActorRef<SupervisorMessage>,
@@ -220,7 +222,7 @@ impl Hints {
     /// nobody needs to be told of it then. `None`: it is to be written like any other.
     ///
     /// It is begun also if the caller does not wait for the answer.
-    pub async fn begin(&self, task: &NewTask) -> Option<Result<Task, StoreError>> {
+    pub async fn begin(&self, task: &NewTask) -> Option<Result<Begun, StoreError>> {
         let ticket = self.counter.ticket(task)?;
         let (store, task, node, lease) = (self.store.clone(), task.clone(), self.node, self.lease);
         let written = tokio::spawn(async move { ticket.write(&*store, task, node, lease).await });
@@ -249,6 +251,7 @@ impl Hints {
 
     /// Definitions of topics changed.
     pub fn topics_changed(&self) {
+        self.counter.shut();
         self.send(SupervisorMessage::TopicsChanged);
     }
 

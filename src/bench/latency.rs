@@ -63,7 +63,7 @@ impl Latency {
 /// Writes a task as the service does.
 async fn write(store: &dyn Store, hints: &Hints, task: NewTask) -> Result<(), StoreError> {
     if let Some(begun) = hints.begin(&task).await {
-        return begun.map(|_| ());
+        return begun.map(drop);
     }
     if let Creation::Made(created) = store.create_tasks(vec![task], None).await? {
         for Created::Fresh(task) | Created::Deduplicated(task) in created {
