@@ -23,6 +23,7 @@ pub use value::Network;
 use crate::delivery::explicit_smtp_url;
 use crate::http;
 use crate::plugins::Plugins;
+use crate::routes::address;
 use key::{KEYS, Key};
 use source::{Text, Texts};
 use value::Unit;
@@ -100,6 +101,10 @@ pub struct NotifyConfig {
     pub resend_api_key: Option<Secret>,
     /// Where Resend is.
     pub resend_url: String,
+    /// Where messages go that are for a webhook.
+    pub webhook_url: Option<Secret>,
+    /// What signs those.
+    pub webhook_secrets: Vec<Secret>,
     /// The sender of e-mails.
     pub mail_from: Mailbox,
     /// Who gets alerts.
@@ -210,7 +215,9 @@ impl Reader<'_> {
         let plugins = self.plugins.names();
         let lease = self.required("lease_seconds", seconds);
         let leader_lease = self.required("leader_lease_seconds", seconds);
+        let webhook_allow = self.required("webhook.allow", |text| value::list(text, value::network));
         let config = Config {
+            notify: self.notify(&webhook_allow),
             listen: self.required("listen", value::address),
             metrics_listen: self.optional("metrics_listen", value::address),
             log: self.required("log", log_filter),
@@ -232,8 +239,7 @@ impl Reader<'_> {
             database_url: self.required("database.url", value::database_url),
             redis_url: self.optional("redis.url", |text| value::url(text, &["redis", "rediss"])),
             plugins: self.required("plugins.enabled", |text| value::list(text, |name| plugin(name, &plugins))),
-            webhook_allow: self.required("webhook.allow", |text| value::list(text, value::network)),
-            notify: self.notify(),
+            webhook_allow,
             signup: SignupConfig {
                 dashboard_url: self.required("signup.dashboard_url", value::web_address),
                 alert_email: self.optional("signup.alert_email", value::mail_address),
@@ -255,20 +261,28 @@ impl Reader<'_> {
         config
     }
 
-    fn notify(&mut self) -> NotifyConfig {
+    fn notify(&mut self, webhook_allow: &[Network]) -> NotifyConfig {
         const TRANSPORTS: [&str; 5] = ["log", "smtp", "resend", "queue", "webhook"];
         let transport = self.optional("notify.transport", |text| value::one_of(text, &TRANSPORTS));
         let smtp_url =
             self.optional("notify.smtp_url", |text| explicit_smtp_url(text).map(|url| Secret::hidden(url.as_str())));
         let resend_api_key = self.optional("notify.resend_api_key", |text| Ok(Secret::hidden(text)));
+        let webhook_url = self.optional("notify.webhook_url", |text| {
+            address::check_url(text, webhook_allow).map(|url| Secret::hidden(url.as_str()))
+        });
+        let webhook_secrets = self.required("notify.webhook_secrets", |text| value::list(text, value::webhook_secret));
         let needed = match transport {
             Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
             Some("resend") if resend_api_key.is_none() => Some("RESEND_API_KEY"),
             Some("queue") if !self.texts.contains_key("redis.url") => Some("REDIS_URL"),
+            Some("webhook") if webhook_url.is_none() => Some("NOTIFY_WEBHOOK_URL"),
             _ => None,
         };
         if let Some(needed) = needed {
             self.refuse("notify.transport", format!("{needed} to be set with it"));
+        }
+        if webhook_url.is_some() && webhook_secrets.is_empty() {
+            self.refuse("notify.webhook_url", "NOTIFY_WEBHOOK_SECRETS to be set with it".into());
         }
         let set_up = match (&smtp_url, &resend_api_key) {
             (Some(_), _) => "smtp",
@@ -280,6 +294,8 @@ impl Reader<'_> {
             smtp_url,
             resend_api_key,
             resend_url: self.required("notify.resend_url", value::web_address),
+            webhook_url,
+            webhook_secrets,
             mail_from: self.required("notify.mail_from", value::mailbox),
             admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
         }

@@ -32,7 +32,9 @@ use crate::http::{self, Api, BoundedListener, Headers, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
+use crate::routes::courier::Courier;
 use crate::routes::pull::{self, PullDesk};
+use crate::routes::webhook::Webhooks;
 use crate::telemetry::Exporter;
 use crate::templates::Templates;
 use crate::topics::TopicDirectory;
@@ -102,6 +104,9 @@ pub enum StartError {
     /// Messages cannot be sent as configured.
     #[error(transparent)]
     Delivery(#[from] DeliverySetupError),
+    /// No webhook could be sent.
+    #[error("webhooks cannot be sent: {0}")]
+    Webhooks(String),
     /// It would be open to everybody.
     #[error(
         "listening on {0} would let anybody in: there are no API keys; listen on 127.0.0.1, or make an API key first (punctual key create --database URL)"
@@ -193,13 +198,16 @@ impl Service {
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
+        let courier = Courier::new(&config.webhook_allow, Arc::clone(&clock)).map_err(StartError::Webhooks)?;
+        let transports = delivery::transports(&config.notify, &courier, &clock)?;
+        let webhooks = Webhooks { courier, store: Arc::clone(&store), clock: Arc::clone(&clock) };
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
             database_url: config.database_url.clone(),
             zones: zones.clone(),
             clock: Arc::clone(&clock),
-            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)),
-            transports: delivery::transports(&config.notify, &clock)?,
+            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)).with_carrier(Arc::new(webhooks)),
+            transports,
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,

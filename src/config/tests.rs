@@ -111,6 +111,16 @@ fn an_unknown_plugin_is_refused_with_the_known_ones() {
 fn a_transport_needs_what_it_sends_with() {
     let errors = errors(&environment(&[("NOTIFY_TRANSPORT", "smtp")]));
     assert!(errors[0].contains("SMTP_URL to be set"), "{errors:?}");
+    let hook = ("NOTIFY_WEBHOOK_URL", "https://example.com/swordfish");
+    for (set, expected) in [
+        (vec![("NOTIFY_TRANSPORT", "webhook")], "NOTIFY_WEBHOOK_URL to be set"),
+        (vec![hook], "NOTIFY_WEBHOOK_SECRETS to be set"),
+        (vec![hook, ("NOTIFY_WEBHOOK_SECRETS", "short")], "at least 8 characters"),
+        (vec![("NOTIFY_WEBHOOK_URL", "http://10.0.0.1/"), ("NOTIFY_WEBHOOK_SECRETS", "swordfish")], "webhook.allow"),
+    ] {
+        let errors = self::errors(&environment(&set));
+        assert!(errors[0].contains(expected) && !errors[0].contains("swordfish"), "{errors:?}");
+    }
     let loaded = Config::load(&environment(&[("SMTP_URL", "smtp://me:swordfish@mail")])).unwrap();
     assert_eq!(loaded.config.notify.transport, "smtp");
     assert!(!format!("{loaded:?}").contains("swordfish"));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lettre::message::Mailbox;
 
 use super::Secret;
+use crate::routes::signature;
 
 /// A network, such as `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +126,15 @@ pub(super) fn mailbox(text: &str) -> Result<Mailbox, String> {
 /// The same, as it was given.
 pub(super) fn mail_address(text: &str) -> Result<String, String> {
     mailbox(text).map(|_| text.to_owned())
+}
+
+/// What signs webhooks.
+pub(super) fn webhook_secret(text: &str) -> Result<Secret, String> {
+    match signature::check_secret(text) {
+        Ok(()) if text.len() >= 8 => Ok(Secret::hidden(text)),
+        Ok(()) => Err("one or two secrets of at least 8 characters, separated by commas".into()),
+        Err(refused) => Err(refused),
+    }
 }
 
 /// A folder that is there.

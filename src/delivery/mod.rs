@@ -4,6 +4,7 @@ mod log;
 mod mail;
 mod resend;
 mod smtp;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -14,12 +15,17 @@ use punctual_domain::outbox::{Content, Message};
 pub(crate) use smtp::explicit as explicit_smtp_url;
 
 use crate::config::NotifyConfig;
+use crate::routes::courier::Courier;
 
 /// The transports that the configuration sets up.
 ///
 /// # Errors
 /// When one cannot be set up.
-pub(crate) fn transports(config: &NotifyConfig, clock: &Arc<dyn Clock>) -> Result<Transports, DeliverySetupError> {
+pub(crate) fn transports(
+    config: &NotifyConfig,
+    courier: &Courier,
+    clock: &Arc<dyn Clock>,
+) -> Result<Transports, DeliverySetupError> {
     let cannot = |transport: &'static str| move |error: String| DeliverySetupError { transport, error };
     let mut transports = logging(config.transport);
     if let Some(url) = &config.smtp_url {
@@ -30,6 +36,11 @@ pub(crate) fn transports(config: &NotifyConfig, clock: &Arc<dyn Clock>) -> Resul
         let (url, from) = (&config.resend_url, config.mail_from.clone());
         let resend = resend::Resend::new(url, key.clone(), from, Arc::clone(clock)).map_err(cannot("resend"))?;
         transports = transports.with("resend", Arc::new(resend));
+    }
+    if let Some(url) = &config.webhook_url {
+        let (courier, clock) = (courier.clone(), Arc::clone(clock));
+        let webhook = webhook::Webhook { courier, url: url.clone(), secrets: config.webhook_secrets.clone(), clock };
+        transports = transports.with("webhook", Arc::new(webhook));
     }
     Ok(transports)
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 use super::mail::Mail;
 use crate::config::Secret;
 use crate::retry_after::retry_after;
+use crate::routes::courier::reasons;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -101,12 +102,6 @@ fn is_for_good(status: StatusCode) -> bool {
                 | StatusCode::CONFLICT
                 | StatusCode::TOO_MANY_REQUESTS
         )
-}
-
-/// What went wrong, and why: the client's own errors name only the first part.
-pub(crate) fn reasons(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

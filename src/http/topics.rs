@@ -20,7 +20,7 @@ use super::problem::{Problem, Refusals};
 use super::query::{NamedPage, Parameters};
 use super::{Api, cursor, json};
 use crate::config::{DeclaredTopic, Network};
-use crate::routes::{address, unserved};
+use crate::routes::{address, signature, unserved};
 
 pub(crate) const PATH: &str = "/api/v1/topics";
 
@@ -261,6 +261,9 @@ fn webhook(fields: &mut Fields<'_>, webhook_allow: &[Network], refusals: &mut Re
     if !secrets.iter().all(is_secret) {
         refusals.add("route.secrets", "each must have 8 to 512 characters, none of them a control character");
     }
+    if let Some(message) = secrets.iter().find_map(|secret| signature::check_secret(secret).err()) {
+        refusals.add("route.secrets", message);
+    }
     Some(Route::Webhook { url, secrets })
 }
 
@@ -383,6 +386,7 @@ mod tests {
             (r#"{"route":{"type":"webhook","url":"http://127.0.0.1","secrets":["swordfish"]}}"#, "route.url"),
             (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":["***"]}}"#, "route.secrets"),
             (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":[]}}"#, "route.secrets"),
+            (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":["whsec_s f"]}}"#, "route.secrets"),
             (r#"{"route":{"type":"bullmq"}}"#, "route.queue"),
             (r#"{"route":{"type":"bullmq","queue":"a:b"}}"#, "route.queue"),
             (r#"{"concurrency":0}"#, "concurrency"),

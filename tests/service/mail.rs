@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::messages::until;
+use crate::receiver::Receiver;
 use crate::support::{Database, MailServer, Past, Server, beside_us};
 
 /// A service that sends by that mail server.
@@ -84,5 +85,68 @@ async fn what_the_server_refuses_for_good_fails_and_what_it_puts_off_is_tried_ag
     server.post(&format!("/api/v1/outbox/{id}/retry"), "").await;
     until(&server, put_off, "sent").await;
     assert_eq!(mails.next()["to"], json!(["refused-once@example.org"]));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resend_is_told_the_same_key_on_every_try() {
+    let database = Database::sqlite();
+    let mut resend = Receiver::start().await;
+    resend.answer(429, &[("retry-after", "0")], "slow down");
+    resend.answer(200, &[], r#"{"id":"49a3999c-0ce1-4ea6-ab68-afcd6dc2e794"}"#);
+    let past = Past::of(&database).await;
+    let body = json!({"subject": "Grüße", "text": "Hällo", "html": "<p>Hällo</p>"});
+    let id = past.message_to("Ada <ada@example.org>", "welcome__7", "resend", body).await;
+    past.close().await;
+    let variables = [
+        ("RESEND_API_KEY", "re_swordfish"),
+        ("RESEND_URL", resend.url.as_str()),
+        ("MAIL_FROM", "Punctual <punctual@example.com>"),
+    ];
+    let mut server = Server::start_with(&database, |command| command.envs(variables));
+    let (first, second) = (resend.next().await, resend.next().await);
+    assert_eq!((first.path.as_str(), first.header("authorization")), ("/emails", "Bearer re_swordfish"));
+    let key = first.header("idempotency-key");
+    assert!(key.ends_with("@example.com"), "{key}");
+    assert_eq!((key, &first.body), (second.header("idempotency-key"), &second.body));
+    let expected = json!({
+        "from": "Punctual <punctual@example.com>", "to": ["Ada <ada@example.org>"], "subject": "Grüße", "text": "Hällo",
+        "html": "<p>Hällo</p>", "headers": {"Message-ID": format!("<{key}>")},
+    });
+    assert_eq!(first.json(), expected);
+    let sent = until(&server, id, "sent").await;
+    assert_eq!(sent["providerId"], "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794");
+    assert!(!server.process.log().iter().any(|line| line.contains("swordfish")));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_for_a_webhook_are_signed_and_repeated_under_one_id() {
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let database = Database::sqlite();
+    let mut receiver = Receiver::start().await;
+    receiver.answer(503, &[("retry-after", "0")], "");
+    let past = Past::of(&database).await;
+    let id = past.message("welcome__7", "webhook", json!({"subject": "Hello", "text": "you", "data": {"n": 1}})).await;
+    past.close().await;
+    let variables = [
+        ("NOTIFY_WEBHOOK_URL", receiver.url.as_str()),
+        ("NOTIFY_WEBHOOK_SECRETS", SECRET),
+        ("PUNCTUAL_WEBHOOK_ALLOW", "127.0.0.0/8"),
+    ];
+    let server = Server::start_with(&database, |command| command.envs(variables));
+    for _ in 0..2 {
+        let call = receiver.next().await;
+        assert!(call.is_signed_with(SECRET));
+        assert_eq!(call.header("webhook-id"), id.to_string());
+        let said = call.json();
+        assert_eq!(said["type"], "notification");
+        let expected = json!({
+            "recipient": "ada@example.com", "dedupeKey": "welcome__7", "subject": "Hello", "text": "you", "html": null,
+            "templateSlug": null, "data": {"n": 1},
+        });
+        assert_eq!(said["data"], expected);
+    }
+    until(&server, id, "sent").await;
     server.stop();
 }

@@ -86,12 +86,11 @@ async fn definitions_are_listed_by_name_page_by_page(database: Database) {
 
 async fn secrets_are_never_shown_again(database: Database) {
     let mut server = Server::start_with(&database, |command| command.env("PUNCTUAL_LOG", "debug"));
-    let body =
-        r#"{"route":{"type":"webhook","url":"https://example.com/hook","secrets":["swordfish-1","swordfish-2"]}}"#;
+    let body = r#"{"route":{"type":"webhook","url":"https://hook.invalid/","secrets":["swordfish-1","swordfish-2"]}}"#;
     let made = server.put("/api/v1/topics/hook", body).await;
     assert_eq!(made.json()["route"]["secrets"], json!(["***", "***"]));
     let task = server.make_task(r#"{"topic":"hook"}"#).await;
-    assert!(task["warnings"][0].as_str().unwrap().contains("webhook"), "{task}");
+    server.ended_task(task["id"].as_str().unwrap()).await;
     for path in ["/api/v1/topics/hook", "/api/v1/topics"] {
         assert!(!server.get(path).await.text.contains("swordfish"));
     }

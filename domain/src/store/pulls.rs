@@ -33,6 +33,10 @@ pub trait Pulls: Send + Sync {
     /// Extends a worker's lease that still holds by as long as its claim said; `None` for a lost one.
     async fn extend_pulled(&self, held: Extension) -> Result<Option<DateTime<Utc>>, StoreError>;
 
+    /// Makes a node's lease that still holds a worker's, from now on for as many seconds: the worker extends and settles it.
+    /// Answers when it ends; `None` for a lost one.
+    async fn hand_to_worker(&self, held: Extension, lease_seconds: u32) -> Result<Option<DateTime<Utc>>, StoreError>;
+
     /// Topics that match a pattern and have pending tasks, at most `limit`: how much is due, and when more is.
     async fn pending_topics(&self, patterns: &[TopicPattern], limit: u32) -> Result<Vec<PendingTopic>, StoreError>;
 }

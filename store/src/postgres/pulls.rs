@@ -72,6 +72,19 @@ impl Pulls for PostgresStore {
         })
     }
 
+    async fn hand_to_worker(&self, held: Extension, lease_seconds: u32) -> Result<Option<DateTime<Utc>>, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar(include_str!("sql/hand_to_worker.sql"))
+                .bind(self.now())
+                .bind(held.task_id.0)
+                .bind(held.epoch.0)
+                .bind(i32::try_from(lease_seconds).unwrap_or(i32::MAX))
+                .fetch_optional(connection)
+                .await
+                .map_err(broken)
+        })
+    }
+
     async fn pending_topics(&self, patterns: &[TopicPattern], limit: u32) -> Result<Vec<PendingTopic>, StoreError> {
         let (low, high): (Vec<_>, Vec<_>) = patterns.iter().map(Range::of).map(|range| (range.low, range.high)).unzip();
         lend!(self, |connection| {

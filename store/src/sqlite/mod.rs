@@ -632,7 +632,7 @@ mod tests {
         let frequent = statements![
             "advance_schedules" "attempts" "claim" "claimable" "claimable_suspects" "count_due" "delete_tasks" "due_schedules" "due_tasks" "due_topics"
             "audited_tasks" "double_fires"
-            "end_tasks" "events" "expired" "extend" "find_answer" "insert_tasks" "known_fires" "known_messages"
+            "end_tasks" "events" "expired" "extend" "find_answer" "hand_to_worker" "insert_tasks" "known_fires" "known_messages"
             "live_tasks_of_schedules" "living_by_key" "missed_fires" "next_due_at" "next_repair" "next_message_at"
             "next_tick_at" "note_attempts" "note_missed" "prunable_tasks" "prune_answers" "prune_attempts" "prune_fires" "prune_messages" "prune_missed_fires" "replan" "resuming_schedules"
             "prune_tasks" "record_sending" "requeue" "retry_message" "sender_of_message" "settled_before" "take_message" "take_messages" "update_schedule"

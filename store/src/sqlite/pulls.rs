@@ -76,6 +76,24 @@ impl Pulls for SqliteStore {
         .await
     }
 
+    async fn hand_to_worker(&self, held: Extension, lease_seconds: u32) -> Result<Option<DateTime<Utc>>, StoreError> {
+        self.write(move |connection, now| {
+            async move {
+                let expires_at: Option<i64> = sqlx::query_scalar(include_str!("sql/hand_to_worker.sql"))
+                    .bind(micros(now))
+                    .bind(held.task_id.0)
+                    .bind(held.epoch.0)
+                    .bind(lease_seconds)
+                    .fetch_optional(connection)
+                    .await
+                    .map_err(broken)?;
+                expires_at.map(instant).transpose()
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn pending_topics(&self, patterns: &[TopicPattern], limit: u32) -> Result<Vec<PendingTopic>, StoreError> {
         let ranges: Vec<_> = patterns.iter().map(Range::of).map(|range| (range.low, range.high)).collect();
         self.read(move |connection, now| {

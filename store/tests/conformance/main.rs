@@ -78,6 +78,7 @@ behaviours! {
         no_more_begin_than_the_topics_rate_on_all_nodes
         a_rate_says_when_the_next_may_begin
         a_heartbeat_extends_by_as_long_as_the_claim_said
+        a_nodes_lease_can_be_handed_to_a_worker
         a_lease_that_ran_out_or_belongs_to_a_node_is_not_extended_so
         payloads_bound_a_claim_but_for_a_single_one
         tasks_of_one_serial_key_are_pulled_one_at_a_time

@@ -185,6 +185,23 @@ pub(crate) async fn a_heartbeat_extends_by_as_long_as_the_claim_said(world: Worl
     assert_eq!(world.read(task.id).await.lease.unwrap().expires_at, Some(world.in_secs(7)));
 }
 
+pub(crate) async fn a_nodes_lease_can_be_handed_to_a_worker(world: World) {
+    let running = world.running(task("hook")).await;
+    let held = Extension { task_id: running.id, epoch: running.epoch };
+    assert_eq!(world.hand_to_worker(held, 600).await, Ok(Some(world.in_secs(600))));
+    world.advance_secs(500);
+    assert_eq!(world.extend_pulled(held).await, Ok(Some(world.in_secs(600))));
+    world.settle_now(&running, retried(60)).await;
+    // The next attempt is a node's again.
+    world.advance_secs(3600);
+    let again = world.claim_one("hook").await;
+    let held_again = Extension { task_id: again.id, epoch: again.epoch };
+    assert_eq!(world.extend_pulled(held_again).await, Ok(None));
+    assert_eq!(world.hand_to_worker(held, 600).await, Ok(None));
+    world.advance_secs(31);
+    assert_eq!(world.hand_to_worker(held_again, 600).await, Ok(None));
+}
+
 pub(crate) async fn a_lease_that_ran_out_or_belongs_to_a_node_is_not_extended_so(world: World) {
     let of_node = world.running(task("node")).await;
     world.add(task("mail")).await;
