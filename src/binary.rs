@@ -32,10 +32,7 @@ use crate::plugins::Plugins;
 /// }
 /// ```
 pub fn main_with(plugins: Vec<Box<dyn Plugin>>) -> ExitCode {
-    // Redis and HTTP clients use the process's default; there is none until it is installed.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("punctual: a TLS provider was installed before ours");
-    }
+    crate::tls::provide();
     let cli = Cli::parse();
     let plugins = match Plugins::with(plugins) {
         Ok(plugins) => plugins,

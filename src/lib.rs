@@ -26,6 +26,7 @@ pub mod service;
 mod store_time;
 mod telemetry;
 mod templates;
+mod tls;
 mod topics;
 mod wake;
 

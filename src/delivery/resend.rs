@@ -38,6 +38,7 @@ impl Resend {
     /// # Errors
     /// When there can be no HTTP client.
     pub(crate) fn new(url: &str, key: Secret, from: Mailbox, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        crate::tls::provide();
         let client = Client::builder()
             .timeout(ANSWER)
             .redirect(reqwest::redirect::Policy::none())

@@ -77,6 +77,7 @@ impl Courier {
 
     fn looking_up(allowed: &[Network], clock: Arc<dyn Clock>, look_up: LookUp) -> Result<Self, String> {
         let allowed: Arc<[Network]> = allowed.into();
+        crate::tls::provide();
         let client = Client::builder()
             .dns_resolver(Arc::new(Guard { allowed: allowed.clone(), look_up }))
             .redirect(reqwest::redirect::Policy::none())
