@@ -66,7 +66,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("notify.smtp_url", "SMTP_URL", None, All, "smtps://USER:PASSWORD@HOST, or smtp:// with STARTTLS, which a password on another machine requires; ?tls=required, opportunistic or none says otherwise."),
     key("notify.resend_api_key", "RESEND_API_KEY", None, All, "The key for Resend."),
     key("notify.resend_url", "RESEND_URL", Some("https://api.resend.com"), Nothing, "Where Resend is."),
-    key("notify.webhook_url", "NOTIFY_WEBHOOK_URL", None, All, "Where messages go whose transport or channel is webhook, and alerts beside e-mail."),
+    key("notify.webhook_url", "NOTIFY_WEBHOOK_URL", None, All, "Where messages go whose transport or channel is webhook."),
     key("notify.webhook_secrets", "NOTIFY_WEBHOOK_SECRETS", Some(""), All, "What signs those, as Standard Webhooks describes; two during a rotation."),
     key("notify.mail_from", "MAIL_FROM", Some("Punctual <punctual@localhost>"), Nothing, "The sender of e-mails; mail servers want one of your own domain."),
     key("notify.admin_alert_email", "ADMIN_ALERT_EMAIL", None, Nothing, "Who gets alerts; they are only logged if it is not set. No effect yet."),
