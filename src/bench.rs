@@ -140,6 +140,7 @@ impl Site<'_> {
             node: NodeId::generate(),
             handlers: Handlers::default().with(TOPIC, handler),
             transports: Transports::default(),
+            alerts: Vec::new(),
             settings: Settings { max_tasks_per_poll: self.bench.max_tasks_per_poll, ..Settings::default() },
             happened: Arc::default(),
         };

@@ -109,6 +109,8 @@ pub struct NotifyConfig {
     pub mail_from: Mailbox,
     /// Who gets alerts.
     pub admin_alert_email: Option<String>,
+    /// Where alerts are sent as well.
+    pub admin_alert_webhook_url: Option<Secret>,
 }
 
 /// What the plugin `signup` needs.
@@ -267,9 +269,9 @@ impl Reader<'_> {
         let smtp_url =
             self.optional("notify.smtp_url", |text| explicit_smtp_url(text).map(|url| Secret::hidden(url.as_str())));
         let resend_api_key = self.optional("notify.resend_api_key", |text| Ok(Secret::hidden(text)));
-        let webhook_url = self.optional("notify.webhook_url", |text| {
-            address::check_url(text, webhook_allow).map(|url| Secret::hidden(url.as_str()))
-        });
+        let hidden_url = |text: &str| address::check_url(text, webhook_allow).map(|url| Secret::hidden(url.as_str()));
+        let webhook_url = self.optional("notify.webhook_url", hidden_url);
+        let admin_alert_webhook_url = self.optional("notify.admin_alert_webhook_url", hidden_url);
         let webhook_secrets = self.required("notify.webhook_secrets", |text| value::list(text, value::webhook_secret));
         let needed = match transport {
             Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
@@ -281,8 +283,12 @@ impl Reader<'_> {
         if let Some(needed) = needed {
             self.refuse("notify.transport", format!("{needed} to be set with it"));
         }
-        if webhook_url.is_some() && webhook_secrets.is_empty() {
-            self.refuse("notify.webhook_url", "NOTIFY_WEBHOOK_SECRETS to be set with it".into());
+        for (name, url) in
+            [("notify.webhook_url", &webhook_url), ("notify.admin_alert_webhook_url", &admin_alert_webhook_url)]
+        {
+            if url.is_some() && webhook_secrets.is_empty() {
+                self.refuse(name, "NOTIFY_WEBHOOK_SECRETS to be set with it".into());
+            }
         }
         let set_up = match (&smtp_url, &resend_api_key) {
             (Some(_), _) => "smtp",
@@ -298,6 +304,7 @@ impl Reader<'_> {
             webhook_secrets,
             mail_from: self.required("notify.mail_from", value::mailbox),
             admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
+            admin_alert_webhook_url,
         }
     }
 

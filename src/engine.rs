@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_actors::{Deps, Handlers, Overheard, Running, Settings, TreeError};
+use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::delivery::Transports;
 use punctual_domain::id::NodeId;
@@ -40,6 +41,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) handlers: Handlers,
     pub(crate) transports: Transports,
+    /// Where alerts go.
+    pub(crate) alerts: Vec<Address>,
     pub(crate) settings: Settings,
     pub(crate) redis: Option<Redis>,
     /// How long leadership lasts unless it is renewed.
@@ -123,6 +126,7 @@ impl Engine {
             node: node_id,
             handlers,
             transports: parts.transports,
+            alerts: parts.alerts,
             settings,
             happened: Arc::clone(&happened),
         };

@@ -208,6 +208,7 @@ impl Service {
             clock: Arc::clone(&clock),
             handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)).with_carrier(Arc::new(webhooks)),
             transports,
+            alerts: delivery::alert_addresses(&config.notify),
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,

@@ -7,11 +7,13 @@
 //!
 //! - It never leads with older zone data than the newest that any node has noted, and says so.
 //! - Any error on the way counts as not leading, at once.
+//! - Whenever it comes to lead, that is noted in the store: what changes too often is told from all nodes' notes together.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_domain::coordination::{Coordination, Standing};
+use punctual_domain::id::NodeId;
 use punctual_domain::news::News;
 use punctual_domain::store::Store;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -42,6 +44,7 @@ pub(crate) enum ElectorMessage {
 pub(crate) struct Elector {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) node: NodeId,
     /// How often the lead is renewed.
     pub(crate) heartbeat: Duration,
     /// The release of this node's zone data.
@@ -51,6 +54,8 @@ pub(crate) struct Elector {
 
 pub(crate) struct State {
     standing: Standing,
+    /// It is noted in the store that we lead.
+    is_noted: bool,
     /// When the zone data of all nodes was last looked at.
     zones_seen_at: Option<Instant>,
     /// The newer zone data that keeps us from leading.
@@ -74,6 +79,7 @@ impl Actor for Elector {
         myself.cast(ElectorMessage::Elect)?;
         Ok(State {
             standing: Standing::Follows(Duration::ZERO),
+            is_noted: false,
             zones_seen_at: None,
             barred_by: None,
             in_doubt: false,
@@ -144,10 +150,13 @@ impl Elector {
             }
             Standing::Leads(lease) => {
                 self.tell(SupervisorMessage::Leads { until: Some(asked_at + lease - lease / MARGIN) });
+                // After the telling: nothing is held up by it, and what fails is noted with the next renewal.
+                state.is_noted = state.is_noted || self.store.note_leader(self.node).await.is_ok();
                 Some(self.heartbeat)
             }
             Standing::Follows(left) => {
                 self.tell(SupervisorMessage::Follows);
+                state.is_noted = false;
                 Some(left.max(SHORTEST_WAIT))
             }
         }

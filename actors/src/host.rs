@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use punctual_domain::delivery::{DeliveryError, Transports, after_the_only_attempt};
 use punctual_domain::json::Json;
+use punctual_domain::news::News;
 use punctual_domain::notify::new_message;
 use punctual_domain::store::{Store, Taken};
 use punctual_sdk::engine::{Engine, Outgoing};
 use punctual_sdk::{Channel, Database, Error, NotifyError, Template, async_trait};
 use tokio::time::{Instant, sleep};
 
-use crate::Hints;
 use crate::sending::Taking;
+use crate::{Announcer, Hints};
 
 /// How often somebody is looked after who sends the message that we should send.
 const THEIRS: Duration = Duration::from_millis(500);
@@ -22,6 +23,8 @@ const THEIRS: Duration = Duration::from_millis(500);
 pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hints: Arc<OnceLock<Hints>>,
+    /// Tells other nodes; `None` where there are none.
+    pub(crate) announcer: Option<Announcer>,
     pub(crate) transports: Transports,
     pub(crate) message_lease: Duration,
     /// By plugin and slug.
@@ -66,6 +69,10 @@ impl Engine for Host {
     fn messages_posted(&self) {
         if let Some(hints) = self.hints.get() {
             hints.messages_posted();
+        }
+        // Where nothing here sends them, another node does, and need not look for them by itself.
+        if let Some(announcer) = &self.announcer {
+            announcer.tell(News::of_messages());
         }
     }
 

@@ -6,7 +6,7 @@
 //! ├─ Ticker      leader only: due schedules → fires and their tasks
 //! ├─ Settler     outcomes → batched, fenced writes
 //! ├─ Claimer     due tasks → claims, never more than the free slots
-//! ├─ Reconciler  expired leases put right, missed fires noted, old rows removed
+//! ├─ Reconciler  expired leases put right, missed fires noted, alerts raised, old rows removed
 //! ├─ Notifier    messages of the outbox → e-mail and whatever else sends them
 //! └─ Dispatcher  one per topic: slots, rate; keeps leases alive
 //!     └─ slot      a handler actor: one attempt at a time
@@ -17,6 +17,7 @@
 //! No actor knows what the database does not, except outcomes on their way to be settled, which a crash turns into
 //! another attempt.
 
+mod alerting;
 mod announcer;
 mod attempt;
 mod audience;
@@ -42,6 +43,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::coordination::Coordination;
 use punctual_domain::delivery::Transports;
@@ -79,6 +81,8 @@ pub struct Deps {
     pub handlers: Handlers,
     /// What its messages are sent through.
     pub transports: Transports,
+    /// Where alerts go; they are only logged if that is nowhere.
+    pub alerts: Vec<Address>,
     /// How it runs.
     pub settings: Settings,
     /// Told whenever attempts began or tasks ended here.

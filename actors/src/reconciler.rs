@@ -1,5 +1,5 @@
-//! The Reconciler: what crashed elsewhere is put right, what schedules should have done is watched over, and what is old
-//! is removed.
+//! The Reconciler: what crashed elsewhere is put right, what schedules should have done is watched over, what somebody has
+//! to know is told, and what is old is removed.
 //!
 //! Owns nothing. What wakes it: the instant at which the next lease expires, and its interval. It never touches a lease
 //! that holds: the store decides by its own clock.
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::news::News;
 use punctual_domain::store::{Expired, Store, StoreError};
@@ -17,7 +18,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use crate::Settings;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
-use crate::watch;
+use crate::{alerting, watch};
 
 /// How many expired leases are freed in one statement.
 const BATCH: u32 = 1_000;
@@ -26,6 +27,9 @@ const PRUNE_BATCH: u32 = 1_000;
 const PRUNE_EVERY: TimeDelta = TimeDelta::minutes(10);
 /// How often fires are looked through for instants that made more than one task.
 const AUDIT_EVERY: TimeDelta = TimeDelta::minutes(1);
+/// How often it is looked whether there is something to alert somebody of; first that long after the start, when what
+/// waited while nobody was there has had its turn.
+const ALERT_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// How long to wait for what has expired already and was not freed.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(50);
 /// How long to wait after the store was away: the Settler's turn comes first.
@@ -42,6 +46,8 @@ pub(crate) enum ReconcilerMessage {
 pub(crate) struct Reconciler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Where alerts go.
+    pub(crate) alerts: Vec<Address>,
     pub(crate) settings: Settings,
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
 }
@@ -50,6 +56,7 @@ pub(crate) struct State {
     alarm: Alarm,
     pruned_at: Option<DateTime<Utc>>,
     audited_at: Option<DateTime<Utc>>,
+    alerted_at: DateTime<Utc>,
 }
 
 impl Actor for Reconciler {
@@ -59,7 +66,8 @@ impl Actor for Reconciler {
 
     async fn pre_start(&self, myself: ActorRef<ReconcilerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         myself.cast(ReconcilerMessage::Reconcile)?;
-        Ok(State { alarm: Alarm::default(), pruned_at: None, audited_at: None })
+        alerting::count_from_zero();
+        Ok(State { alarm: Alarm::default(), pruned_at: None, audited_at: None, alerted_at: self.clock.now() })
     }
 
     async fn handle(
@@ -89,7 +97,8 @@ impl Actor for Reconciler {
 }
 
 impl Reconciler {
-    /// One round: free expired leases, note missed fires, audit and remove old rows now and then; then when to wake next.
+    /// One round: free expired leases, note missed fires, audit, alert and remove old rows now and then; then when to wake
+    /// next.
     /// With nothing to put right it is one question to the store: every node asks it, day and night.
     async fn pass(&self, state: &mut State) -> Result<DateTime<Utc>, StoreError> {
         let mut looked_at = self.clock.now();
@@ -106,6 +115,10 @@ impl Reconciler {
         if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
             watch::audit(&*self.store).await?;
             state.audited_at = Some(self.clock.now());
+        }
+        if self.clock.now() - state.alerted_at >= ALERT_EVERY {
+            self.alert().await?;
+            state.alerted_at = self.clock.now();
         }
         if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
             self.prune().await?;
@@ -132,6 +145,17 @@ impl Reconciler {
                 return Ok(());
             }
         }
+    }
+
+    /// Raises alerts, and has them sent.
+    async fn alert(&self) -> Result<(), StoreError> {
+        if alerting::look(&*self.store, &self.alerts).await? {
+            // A Supervisor that is gone takes us along.
+            let _ = self.supervisor.cast(SupervisorMessage::MessagesPosted);
+            // A hint to other nodes: what they miss of it, their next look finds.
+            let _ = self.store.announce(&News::of_messages()).await;
+        }
+        Ok(())
     }
 
     /// Removes what is old, in small batches.

@@ -11,7 +11,7 @@ use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin, Templat
 use crate::audience::{Audience, Seat};
 use crate::host::Host;
 use crate::meters::OTHER_TOPICS;
-use crate::{Deps, Hints};
+use crate::{Announcer, Deps, Hints};
 
 /// The handlers and listeners that plugins registered on this node.
 #[derive(Clone)]
@@ -86,6 +86,7 @@ impl Handlers {
         let engine = Arc::new(Host {
             store: deps.store.clone(),
             hints,
+            announcer: Announcer::start(&deps.store),
             transports: deps.transports.clone(),
             message_lease: deps.settings.message_lease,
             templates: self.templates.iter().map(|(plugin, template)| ((*plugin, template.slug), *template)).collect(),

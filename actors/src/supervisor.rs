@@ -292,6 +292,7 @@ async fn start_reconciler(
     let reconciler = Reconciler {
         store: deps.store.clone(),
         clock: deps.clock.clone(),
+        alerts: deps.alerts.clone(),
         settings: deps.settings,
         supervisor: myself.clone(),
     };
@@ -317,6 +318,7 @@ async fn start_elector(
     myself: &ActorRef<SupervisorMessage>,
 ) -> Result<ActorRef<ElectorMessage>, ActorProcessingErr> {
     let elector = Elector {
+        node: deps.node,
         coordination: deps.coordination.clone(),
         store: deps.store.clone(),
         heartbeat: deps.settings.leader_heartbeat,

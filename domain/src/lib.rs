@@ -2,6 +2,7 @@
 //!
 //! No disk, no network and no clock in here. Decisions are pure functions; what carries them out is elsewhere.
 
+pub mod alert;
 pub mod audit;
 pub mod calendar;
 pub mod clock;

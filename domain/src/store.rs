@@ -8,6 +8,7 @@
 //!   an error.
 //! - The store's own clock decides what is due, claimed or expired. Instants that callers pass are never "now".
 
+mod alerts;
 mod audit;
 mod claims;
 mod cluster;
@@ -21,6 +22,7 @@ mod ticks;
 mod topics;
 mod upkeep;
 
+pub use alerts::Alerts;
 pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
@@ -40,12 +42,24 @@ use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
 pub trait Store:
-    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
+    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Alerts + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
 {
 }
 
 impl<T> Store for T where
-    T: Tasks + Claims + Schedules + Ticks + Topics + Outbox + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
+    T: Tasks
+        + Claims
+        + Schedules
+        + Ticks
+        + Topics
+        + Outbox
+        + Alerts
+        + Cluster
+        + Plugins
+        + Pulls
+        + Audit
+        + Upkeep
+        + Inspection
 {
 }
 

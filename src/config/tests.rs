@@ -115,6 +115,7 @@ fn a_transport_needs_what_it_sends_with() {
     for (set, expected) in [
         (vec![("NOTIFY_TRANSPORT", "webhook")], "NOTIFY_WEBHOOK_URL to be set"),
         (vec![hook], "NOTIFY_WEBHOOK_SECRETS to be set"),
+        (vec![("ADMIN_ALERT_WEBHOOK_URL", hook.1)], "NOTIFY_WEBHOOK_SECRETS to be set"),
         (vec![hook, ("NOTIFY_WEBHOOK_SECRETS", "short")], "at least 8 characters"),
         (vec![("NOTIFY_WEBHOOK_URL", "http://10.0.0.1/"), ("NOTIFY_WEBHOOK_SECRETS", "swordfish")], "webhook.allow"),
     ] {

@@ -8,14 +8,20 @@ mod webhook;
 
 use std::sync::Arc;
 
+use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::delivery::{DeliveryError, Transports};
 use punctual_domain::outbox::{Content, Message};
 
 pub(crate) use smtp::explicit as explicit_smtp_url;
 
-use crate::config::NotifyConfig;
+use crate::config::{NotifyConfig, Secret};
 use crate::routes::courier::Courier;
+
+/// The transport of alerts to an address of their own.
+const ALERT_WEBHOOK: &str = "alert_webhook";
+/// Whom an alert is for that is not sent to anybody by name.
+const NOBODY_NAMED: &str = "admin";
 
 /// The transports that the configuration sets up.
 ///
@@ -37,12 +43,38 @@ pub(crate) fn transports(
         let resend = resend::Resend::new(url, key.clone(), from, Arc::clone(clock)).map_err(cannot("resend"))?;
         transports = transports.with("resend", Arc::new(resend));
     }
-    if let Some(url) = &config.webhook_url {
+    let webhook = |kind: &'static str, url: &Secret| {
         let (courier, clock) = (courier.clone(), Arc::clone(clock));
-        let webhook = webhook::Webhook { courier, url: url.clone(), secrets: config.webhook_secrets.clone(), clock };
-        transports = transports.with("webhook", Arc::new(webhook));
+        let (url, secrets) = (url.clone(), config.webhook_secrets.clone());
+        Arc::new(webhook::Webhook { courier, kind, url, secrets, clock })
+    };
+    if let Some(url) = &config.webhook_url {
+        transports = transports.with("webhook", webhook("notification", url));
+    }
+    if let Some(url) = &config.admin_alert_webhook_url {
+        transports = transports.with(ALERT_WEBHOOK, webhook("alert", url));
     }
     Ok(transports)
+}
+
+/// Where alerts go: to whoever the configuration names, or else to the log.
+pub(crate) fn alert_addresses(config: &NotifyConfig) -> Vec<Address> {
+    let mut addresses = Vec::new();
+    if let Some(recipient) = config.admin_alert_email.clone() {
+        addresses.push(Address { transport: config.transport, recipient });
+    }
+    if config.admin_alert_webhook_url.is_some() {
+        addresses.push(Address { transport: ALERT_WEBHOOK, recipient: NOBODY_NAMED.into() });
+    }
+    if addresses.is_empty() {
+        addresses = only_logged_alerts();
+    }
+    addresses
+}
+
+/// Where alerts go when nobody is named.
+pub(crate) fn only_logged_alerts() -> Vec<Address> {
+    vec![Address { transport: "log", recipient: NOBODY_NAMED.into() }]
 }
 
 /// Why a transport cannot be set up.

@@ -21,6 +21,8 @@ const SHOWN: usize = 500;
 /// Sends messages to a webhook.
 pub(crate) struct Webhook {
     pub(crate) courier: Courier,
+    /// What the receiver is told that it is: a `notification`, or an `alert`.
+    pub(crate) kind: &'static str,
     pub(crate) url: Secret,
     pub(crate) secrets: Vec<Secret>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -31,7 +33,7 @@ impl Transport for Webhook {
     async fn send(&self, message: &Message) -> Result<String, DeliveryError> {
         let Content { subject, text, html, template_slug, data } = content(message)?;
         let body = json!({
-            "type": "notification",
+            "type": self.kind,
             "timestamp": self.clock.now().to_rfc3339_opts(SecondsFormat::Millis, true),
             "data": {
                 "recipient": message.recipient,

@@ -138,6 +138,7 @@ impl Builder {
             clock: self.shared_clock(),
             handlers,
             transports: delivery::only_logging(),
+            alerts: delivery::only_logged_alerts(),
             settings: self.settings(),
             redis: None,
             leader_lease: LEADER_LEASE,

@@ -27,12 +27,17 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     pub(crate) async fn start(database: &Database, now: &str) -> Self {
+        Self::start_with(database, FakeClock::at_text(now), &[]).await
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) async fn start_with(database: &Database, clock: FakeClock, variables: &[(&str, &str)]) -> Self {
         let flags = vec![
             ("listen", "--listen", "127.0.0.1:0".to_owned()),
             ("database.url", "--database", database.url.clone()),
         ];
-        let config = Config::load(&Sources { flags, ..Sources::default() }).unwrap().config;
-        let clock = FakeClock::at_text(now);
+        let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let config = Config::load(&Sources { flags, environment, ..Sources::default() }).unwrap().config;
         let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
         let service = Service::start(config, options).await.unwrap();
         let url = format!("http://{}", service.address());

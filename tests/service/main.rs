@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod alerts;
 mod api_page;
 mod attempts;
 mod backup;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_domain::clock::Clock;
 use punctual_domain::id::{MessageId, NodeId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::NewMessage;
@@ -21,7 +22,12 @@ pub struct Past {
 
 impl Past {
     pub async fn of(database: &Database) -> Self {
-        let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
+        Self::by(database, None).await
+    }
+
+    /// By another clock than the database's.
+    pub async fn by(database: &Database, clock: Option<Arc<dyn Clock>>) -> Self {
+        let store = punctual_store::connect(&database.url, Options { clock, ..Options::default() }).await.unwrap();
         Self { store, node: NodeId::generate() }
     }
 

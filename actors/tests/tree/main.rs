@@ -1,5 +1,6 @@
 //! The actor tree on a real store, with a clock that is moved by hand.
 
+mod alerts;
 mod counter;
 mod downtime;
 mod messages;

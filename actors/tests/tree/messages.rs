@@ -10,12 +10,13 @@ use punctual_actors::{Handlers, Running, Settings};
 use punctual_domain::delivery::{DeliveryError, Transport, Transports};
 use punctual_domain::id::MessageId;
 use punctual_domain::json::Json;
+use punctual_domain::news::News;
 use punctual_domain::outbox::{Message, MessageStatus, NewMessage};
 use punctual_domain::store::Page;
-use punctual_sdk::async_trait;
+use punctual_sdk::{Attempt, Outcome, async_trait};
 use tokio::sync::Semaphore;
 
-use crate::support::{World, eventually};
+use crate::support::{World, does, eventually, task};
 
 /// Sends nothing: answers as it was told, and after that that all went well.
 struct Post {
@@ -247,4 +248,26 @@ async fn what_takes_longer_than_its_lease_allows_is_given_up_in_time() {
     let late = until(&world, id, |message| message.error.is_some()).await;
     assert_eq!((late.error.as_deref(), late.status), (Some("no answer within 150ms"), MessageStatus::Pending));
     stop(tree).await;
+}
+
+#[tokio::test]
+async fn other_nodes_are_told_of_messages_that_handlers_post() {
+    let Some(mut world) = World::on_postgres().await else { return };
+    world.transports = Transports::new("post");
+    let posts = does(|attempt: Attempt| async move {
+        let mut transaction = attempt.database().begin().await.unwrap();
+        let message = punctual_sdk::Message::new("ada@example.com", "k").plain("Hello", "you");
+        attempt.notifier().enqueue(&mut transaction, message).await.unwrap();
+        transaction.commit().await.unwrap();
+        Outcome::completed()
+    });
+    let tree = world.start(Handlers::default().with("letter", posts)).await;
+    // The first time one listens, anything may have happened; after that one hears what is said.
+    assert_eq!(world.store.hear().await, Ok(News::unheard()));
+    world.add(task("letter")).await;
+    tree.hints().tasks_written();
+    while !world.store.hear().await.unwrap().messages {}
+    assert_eq!(world.store.messages(None, Page::first(9)).await.unwrap().len(), 1);
+    stop(tree).await;
+    world.remove().await;
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_domain::alert::Address;
 use punctual_domain::clock::FakeClock;
 use punctual_domain::coordination::Alone;
 use punctual_domain::delivery::Transports;
@@ -22,6 +23,8 @@ pub(crate) struct World {
     pub(crate) clock: FakeClock,
     /// What the trees it starts send messages through.
     pub(crate) transports: Transports,
+    /// Where their alerts go.
+    pub(crate) alerts: Vec<Address>,
     _folder: tempfile::TempDir,
     /// Where it is on PostgreSQL.
     scratch: Option<Scratch>,
@@ -51,7 +54,7 @@ impl World {
         let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
         let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
         let store = punctual_store::connect(url, options).await.unwrap();
-        Self { store, clock, transports: Transports::default(), _folder: folder, scratch }
+        Self { store, clock, transports: Transports::default(), alerts: Vec::new(), _folder: folder, scratch }
     }
 
     /// Leaves nothing behind.
@@ -79,6 +82,7 @@ impl World {
             node: NodeId::generate(),
             handlers,
             transports: self.transports.clone(),
+            alerts: self.alerts.clone(),
             settings: Settings::default(),
             happened: Arc::default(),
         }

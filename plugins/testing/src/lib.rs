@@ -109,6 +109,7 @@ pub async fn start(plugin: impl Plugin) -> Punctual {
         node: NodeId::generate(),
         handlers: Handlers::of([&plugin as &dyn Plugin]),
         transports: post.transports(),
+        alerts: Vec::new(),
         settings: Settings::default(),
         happened: Arc::default(),
     };

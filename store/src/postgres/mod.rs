@@ -40,6 +40,7 @@ macro_rules! lend {
     };
 }
 
+mod alerts;
 mod answers;
 mod audit;
 mod bulk;

@@ -46,6 +46,7 @@ impl Upkeep for PostgresStore {
             let before = instant::before(now, keep);
             // Long full again, as one that is not there is.
             delete_old(connection, "punctual_pull_rates", "refilled_at < $1", before, limit).await?;
+            delete_old(connection, "punctual_leader_changes", "changed_at < $1", before, limit).await?;
             Ok(Pruned {
                 tasks,
                 fires: prune_fires(connection, before, limit).await?

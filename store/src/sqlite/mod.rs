@@ -8,6 +8,7 @@
 //! back, so ten thousand tasks are one statement, not ten thousand. (`jsonb_each` renders its `value` anew each time a
 //! statement mentions it; the CTE `given` has it once per row.)
 
+mod alerts;
 mod answers;
 mod audit;
 mod backup;

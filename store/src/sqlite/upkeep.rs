@@ -128,7 +128,7 @@ async fn prune(
         let removed = sqlx::query(include_str!("sql/prune_tasks.sql")).bind(ids).execute(&mut *connection).await;
         tasks = removed.map_err(broken)?.rows_affected();
     }
-    let mut removed = [0; 7];
+    let mut removed = [0; 8];
     for (removed, (statement, before)) in removed.iter_mut().zip([
         (include_str!("sql/prune_fires.sql"), keep),
         (include_str!("sql/prune_missed_fires.sql"), keep),
@@ -137,11 +137,12 @@ async fn prune(
         (include_str!("sql/prune_audit.sql"), keep),
         (include_str!("sql/prune_nodes.sql"), KEEP_NODES),
         (include_str!("sql/prune_rates.sql"), keep),
+        (include_str!("sql/prune_leader_changes.sql"), keep),
     ]) {
         let removal = sqlx::query(statement).bind(micros_before(now, before)).bind(i64::from(limit));
         *removed = removal.execute(&mut *connection).await.map_err(broken)?.rows_affected();
     }
-    let [fires, missed, messages, answers, audit, nodes, _] = removed;
+    let [fires, missed, messages, answers, audit, nodes, ..] = removed;
     if fires > 0 {
         sqlx::query(include_str!("sql/note_pruned_fires.sql"))
             .bind(micros_before(now, keep))

@@ -7,6 +7,7 @@
 //! PostgreSQL is the server at `TEST_DATABASE_URL`, where the user may create schemas and databases. Without it those
 //! tests say that they were skipped, and fail where `CI` is set.
 
+mod alerts;
 mod attempts;
 mod audit;
 mod calendars;
@@ -420,6 +421,16 @@ behaviours! {
         a_message_can_be_taken_as_it_is_written
         a_message_that_waits_or_failed_is_taken_at_once_by_whoever_posts_it_again
         of_eight_who_post_and_take_one_key_one_has_it;
+    alerts:
+        where_all_is_well_there_are_no_signs
+        a_cause_is_told_once_an_hour_with_its_messages
+        of_eight_nodes_that_raise_one_cause_one_does
+        a_cause_that_a_wrong_clock_noted_far_ahead_is_told
+        missed_fires_of_the_last_hour_are_signs
+        ends_of_the_last_hour_are_counted_by_who_made_the_task_once_several_failed
+        messages_that_wait_for_half_an_hour_are_signs
+        changes_of_the_leader_are_counted_on_all_nodes_together
+        alerts_on_the_databases_own_clock;
     cluster:
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards

@@ -1,0 +1,157 @@
+//! Alerts: raised a minute after their cause was seen at the latest, and once an hour, whatever the number of nodes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use punctual_actors::{Deps, Handlers, Running};
+use punctual_domain::alert::Address;
+use punctual_domain::coordination::{Coordination, CoordinationError, Standing};
+use punctual_domain::delivery::Transports;
+use punctual_domain::outbox::{Content, Message};
+use punctual_domain::store::Page;
+use punctual_sdk::{Attempt, Outcome, async_trait};
+
+use crate::support::{World, does, eventually, task};
+
+fn address(transport: &'static str, recipient: &str) -> Address {
+    Address { transport, recipient: recipient.into() }
+}
+
+async fn world() -> World {
+    let mut world = World::new().await;
+    world.transports = Transports::new("post");
+    world.alerts = vec![address("post", "admin@example.com"), address("alert_webhook", "admin")];
+    world
+}
+
+fn failing() -> Handlers {
+    Handlers::default().with("mail", does(|_: Attempt| async { Outcome::failed("no") }))
+}
+
+/// Lets so many tasks fail.
+async fn fail(world: &World, tree: &Running, tasks: usize) {
+    for _ in 0..tasks {
+        let id = world.add(task("mail")).await;
+        tree.hints().tasks_written();
+        world.until(id, punctual_domain::task::TaskStatus::Failed).await;
+    }
+}
+
+async fn posted(world: &World) -> Vec<Message> {
+    let mut messages = world.store.messages(None, Page::first(100)).await.unwrap();
+    messages.reverse();
+    messages
+}
+
+/// Moves the clock in steps in which a Reconciler looks, and waits until it has.
+async fn pass(world: &World, minutes: usize) {
+    for _ in 0..minutes * 6 {
+        world.clock.advance(TimeDelta::seconds(10));
+        // A look takes some milliseconds, and leaves no trace where there is nothing to tell.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_alert_goes_to_every_address_and_not_again_for_an_hour() {
+    let world = world().await;
+    let (first, second) = (world.start(failing()).await, world.start(failing()).await);
+    fail(&world, &first, 3).await;
+    let messages = eventually(|| async {
+        world.clock.advance(TimeDelta::seconds(10));
+        Some(posted(&world).await).filter(|messages| !messages.is_empty())
+    })
+    .await;
+    let to: Vec<_> = messages.iter().map(|message| (message.transport.as_str(), message.recipient.as_str())).collect();
+    assert_eq!(to, [("post", "admin@example.com"), ("alert_webhook", "admin")]);
+    let Content { subject, text, .. } = messages[0].content().unwrap();
+    assert_eq!(subject, "Punctual: 3 of 3 one-off tasks failed");
+    assert!(text.contains("punctual task list --status failed"), "{text}");
+
+    fail(&world, &second, 3).await;
+    pass(&world, 10).await;
+    assert_eq!(posted(&world).await.len(), 2);
+    // An hour later it is told again, with what happened since.
+    world.clock.advance(TimeDelta::minutes(49));
+    fail(&world, &first, 4).await;
+    eventually(|| async {
+        world.clock.advance(TimeDelta::seconds(10));
+        (posted(&world).await.len() >= 4).then_some(())
+    })
+    .await;
+    pass(&world, 3).await;
+    // Meanwhile nobody has sent the first ones, and that is told too.
+    let subjects: Vec<_> = posted(&world).await.iter().map(|message| message.content().unwrap().subject).collect();
+    assert_eq!(subjects.iter().filter(|subject| subject.ends_with("one-off tasks failed")).count(), 4, "{subjects:?}");
+    assert_eq!(subjects.iter().filter(|subject| subject.ends_with("wait to be sent")).count(), 2, "{subjects:?}");
+    for tree in [first, second] {
+        tree.drain(Duration::from_secs(5)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_waited_while_nobody_was_there_is_not_told() {
+    let world = world().await;
+    let tree = world.start(Handlers::default()).await;
+    let message = world.alerts[0].clone();
+    let alert =
+        punctual_domain::alert::alerts(&punctual_domain::alert::Signs { leader_changes: 9, ..Default::default() });
+    world.store.post(vec![alert[0].message(&message).unwrap()]).await.unwrap();
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+    // A day without a node; the next one has a minute to send what waits.
+    world.clock.advance(TimeDelta::days(1));
+    let tree = world.start(Handlers::default()).await;
+    for _ in 0..5 {
+        world.clock.advance(TimeDelta::seconds(11));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(posted(&world).await.len(), 1);
+    world.clock.advance(TimeDelta::seconds(11));
+    eventually(|| async { (posted(&world).await.len() == 3).then_some(()) }).await;
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+/// Says what it is told to say.
+struct Told(Mutex<Standing>);
+
+#[async_trait]
+impl Coordination for Told {
+    async fn lead(&self) -> Result<Standing, CoordinationError> {
+        Ok(*self.0.lock().unwrap())
+    }
+
+    async fn resign(&self) -> Result<(), CoordinationError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_changes_again_and_again_is_told_from_the_notes_of_all_nodes() {
+    let world = world().await;
+    let coordinations = [(), ()].map(|()| Arc::new(Told(Mutex::new(Standing::Follows(Duration::from_millis(20))))));
+    let mut trees = Vec::new();
+    for coordination in &coordinations {
+        let deps = Deps { coordination: coordination.clone(), ..world.deps(Handlers::default()) };
+        trees.push(punctual_actors::start(deps).await.unwrap());
+    }
+    let changes = || async { world.store.signs().await.unwrap().leader_changes };
+    for change in 1..=6 {
+        let [leads, follows] = [change % 2, (change + 1) % 2].map(|i| &coordinations[i]);
+        *follows.0.lock().unwrap() = Standing::Follows(Duration::from_millis(20));
+        *leads.0.lock().unwrap() = Standing::Leads(Duration::from_secs(60));
+        for tree in &trees {
+            tree.hints().leadership_changed();
+        }
+        eventually(|| async { (changes().await == change as u64).then_some(()) }).await;
+    }
+    let subject = eventually(|| async {
+        world.clock.advance(TimeDelta::seconds(10));
+        Some(posted(&world).await.first()?.content().unwrap().subject)
+    })
+    .await;
+    assert_eq!(subject, "Punctual: the leader changed 6 times within an hour");
+    for tree in trees {
+        tree.drain(Duration::from_secs(5)).await.unwrap();
+    }
+}
