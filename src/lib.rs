@@ -30,6 +30,16 @@ mod tls;
 mod topics;
 mod wake;
 
+/// The examples of these pages run as they are written.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../docs/routes.md")]
+    struct Routes;
+
+    #[doc = include_str!("../docs/notifications.md")]
+    struct Notifications;
+}
+
 pub use binary::main_with;
 pub use clock::SystemClock;
 pub use library::{BuildError, Builder, CallersTransaction, Error, NewSchedule, NewTask, Punctual};

@@ -200,6 +200,7 @@ impl Service {
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
         let courier = Courier::new(&config.webhook_allow, Arc::clone(&clock)).map_err(StartError::Webhooks)?;
         let transports = delivery::transports(&config.notify, &courier, &clock)?;
+        delivery::redirect_mail(&*store, &transports).await?;
         let webhooks = Webhooks { courier, store: Arc::clone(&store), clock: Arc::clone(&clock) };
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
@@ -425,7 +426,7 @@ async fn prepare_plugins(store: &dyn Store, plugins: &[Arc<dyn Plugin>], schema:
 
 /// Writes the topics that the configuration declares: it wins over what was said by the API, but for whether they are
 /// paused, where it does not say.
-async fn declare_topics(store: &dyn Store, declared: &[DeclaredTopic]) -> Result<(), StoreError> {
+pub(crate) async fn declare_topics(store: &dyn Store, declared: &[DeclaredTopic]) -> Result<(), StoreError> {
     let known = store.topics().await?;
     for DeclaredTopic { definition, says_route, says_paused } in declared {
         let mut definition = definition.clone();

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use lettre::message::Mailbox;
@@ -28,6 +29,14 @@ impl Network {
             _ => return false,
         };
         shared >= u32::from(self.prefix)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        network(text)
     }
 }
 

@@ -12,12 +12,15 @@ use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::delivery::{DeliveryError, Transports};
 use punctual_domain::outbox::{Content, Message};
+use punctual_domain::store::{Store, StoreError};
 
 pub(crate) use smtp::explicit as explicit_smtp_url;
 
 use crate::config::{NotifyConfig, Secret};
 use crate::routes::courier::Courier;
 
+/// What sends e-mails.
+const MAIL: [&str; 2] = ["smtp", "resend"];
 /// The transport of alerts to an address of their own.
 const ALERT_WEBHOOK: &str = "alert_webhook";
 /// Whom an alert is for that is not sent to anybody by name.
@@ -55,6 +58,29 @@ pub(crate) fn transports(
         transports = transports.with(ALERT_WEBHOOK, webhook("alert", url));
     }
     Ok(transports)
+}
+
+/// Has e-mails that wait for a way of sending them which is not set up any more sent by the one that is.
+///
+/// # Errors
+/// When the store is away.
+pub(crate) async fn redirect_mail(store: &dyn Store, transports: &Transports) -> Result<(), StoreError> {
+    let usual = transports.usual();
+    if !MAIL.contains(&usual) {
+        return Ok(());
+    }
+    for from in MAIL.into_iter().filter(|name| transports.named(name).is_none()) {
+        let messages = store.redirect_messages(from, usual).await?;
+        if messages > 0 {
+            tracing::warn!(
+                messages,
+                from,
+                to = usual,
+                "messages are sent by another transport than they were posted for"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Where alerts go: to whoever the configuration names, or else to the log.

@@ -16,12 +16,14 @@ use super::keeper::Keeper;
 use super::transaction::Kind;
 use super::{Inner, Open, Punctual};
 use crate::clock::SystemClock;
-use crate::config::Secret;
+use crate::config::{DeclaredTopic, Network, Secret};
 use crate::delivery;
 use crate::engine::{self, Engine};
-use crate::http::State;
+use crate::http::{self, State};
 use crate::plugins;
-use crate::service::{Schema, Start};
+use crate::routes::courier::Courier;
+use crate::routes::webhook::Webhooks;
+use crate::service::{Schema, Start, declare_topics};
 use crate::store_time::StoreTime;
 use crate::templates::Templates;
 use crate::topics::TopicDirectory;
@@ -42,9 +44,18 @@ pub struct Builder {
     database: Secret,
     plugins: Vec<Arc<dyn Plugin>>,
     handlers: Vec<(String, AddHandler)>,
+    webhooks: Vec<Webhook>,
+    webhook_networks: Vec<String>,
     schema: Schema,
     zone_folder: Option<PathBuf>,
     clock: Option<Arc<dyn Clock>>,
+}
+
+/// A topic that a webhook serves.
+struct Webhook {
+    topic: String,
+    url: String,
+    secrets: Vec<String>,
 }
 
 impl Builder {
@@ -53,6 +64,8 @@ impl Builder {
             database: Secret::url("sqlite://punctual.db"),
             plugins: Vec::new(),
             handlers: Vec::new(),
+            webhooks: Vec::new(),
+            webhook_networks: Vec::new(),
             schema: Schema::default(),
             zone_folder: None,
             clock: None,
@@ -77,6 +90,26 @@ impl Builder {
         let topic = topic.into();
         let name = topic.clone();
         self.handlers.push((topic, Box::new(move |handlers| handlers.with(&name, handler))));
+        self
+    }
+
+    /// Has a topic, or with a trailing `.*` all topics that begin so, served by signed calls to a URL, as Standard Webhooks
+    /// describes them. Two secrets sign during a rotation. The topic is stored so, for all processes on the database.
+    pub fn webhook(
+        mut self,
+        topic: impl Into<String>,
+        url: impl Into<String>,
+        secrets: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let secrets = secrets.into_iter().map(Into::into).collect();
+        self.webhooks.push(Webhook { topic: topic.into(), url: url.into(), secrets });
+        self
+    }
+
+    /// A private network that webhooks of this process may reach, such as `10.1.0.0/16`. Else they reach the open internet
+    /// only.
+    pub fn webhook_network(mut self, network: impl Into<String>) -> Self {
+        self.webhook_networks.push(network.into());
         self
     }
 
@@ -121,6 +154,7 @@ impl Builder {
             topic.parse::<TopicPattern>()?;
             handlers = add(handlers);
         }
+        let (networks, topics) = self.webhooks()?;
         let about = serde_json::json!({
             "plugins": self.plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
             "topics": handlers.topics().map(TopicPattern::as_str).collect::<Vec<_>>(),
@@ -130,13 +164,17 @@ impl Builder {
         if self.schema == Schema::Migrated {
             plugins::migrate(&*open.store, &self.plugins).await?;
         }
+        declare_topics(&*open.store, &topics).await?;
+        let clock = self.shared_clock();
+        let courier = Courier::new(&networks, Arc::clone(&clock)).map_err(BuildError::Webhooks)?;
+        let webhooks = Webhooks { courier, store: Arc::clone(&open.store), clock: Arc::clone(&clock) };
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let engine = Engine::start(engine::Parts {
             store: Arc::clone(&open.store),
             database_url: self.database.clone(),
             zones: zones.clone(),
-            clock: self.shared_clock(),
-            handlers,
+            clock,
+            handlers: handlers.with_carrier(Arc::new(webhooks)),
             transports: delivery::only_logging(),
             alerts: delivery::only_logged_alerts(),
             settings: self.settings(),
@@ -150,6 +188,23 @@ impl Builder {
         open.time = engine.time();
         open.wake = engine.wake();
         Ok(self.finish(zones, open, Some(Keeper::of(engine))))
+    }
+
+    /// The private networks that webhooks may reach, and the topics that they serve.
+    fn webhooks(&self) -> Result<(Vec<Network>, Vec<DeclaredTopic>), BuildError> {
+        let networks = self.webhook_networks.iter().map(|text| {
+            text.parse().map_err(|expected| BuildError::WebhookNetwork { network: text.clone(), expected })
+        });
+        let networks = networks.collect::<Result<Vec<Network>, _>>()?;
+        let topics = self.webhooks.iter().map(|Webhook { topic, url, secrets }| {
+            let route = serde_json::json!({"route": {"type": "webhook", "url": url, "secrets": secrets}});
+            http::declared_topic(topic, &route.to_string(), &networks).map_err(|refused| {
+                let refused: Vec<_> = refused.iter().map(|(field, message)| format!("{field} {message}")).collect();
+                BuildError::Webhook { topic: topic.clone(), error: refused.join("; ") }
+            })
+        });
+        let topics = topics.collect::<Result<_, _>>()?;
+        Ok((networks, topics))
     }
 
     fn settings(&self) -> Settings {

@@ -101,6 +101,25 @@ pub enum BuildError {
     /// A handler was given for what cannot be a topic.
     #[error("there can be no handler for this: {0}")]
     Topic(#[from] TopicError),
+    /// A webhook was given that cannot be one.
+    #[error("the topic {topic:?} cannot be served by that webhook: {error}")]
+    Webhook {
+        /// The topic.
+        topic: String,
+        /// Why, field by field.
+        error: String,
+    },
+    /// A private network was given for webhooks that is none.
+    #[error("{network:?} is no network for webhooks, expected {expected}")]
+    WebhookNetwork {
+        /// What was given.
+        network: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// No webhook could be sent.
+    #[error("webhooks cannot be sent: {0}")]
+    Webhooks(String),
     /// The database cannot be used.
     #[error("the database {database} cannot be used: {error}")]
     Database {

@@ -5,10 +5,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+// The receiver that the tests of the service have.
+#[allow(dead_code)]
+#[path = "../service/receiver.rs"]
+mod receiver;
 mod running;
 mod schedules;
 mod tasks;
 mod transactions;
+mod webhooks;
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Alerts, as whoever gets them sees them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{TimeDelta, Utc};
 use punctual_domain::clock::FakeClock;
@@ -26,6 +26,14 @@ async fn stuck(database: &Database, variables: &[(&str, &str)]) -> InProcess {
     past.close().await;
     let service = InProcess::start_with(database, clock, variables).await;
     service.clock.advance(TimeDelta::minutes(31));
+    let clock = service.clock.clone();
+    // Whoever looked just before then looks again.
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            clock.advance(TimeDelta::seconds(1));
+        }
+    });
     service
 }
 
@@ -67,11 +75,13 @@ async fn a_stuck_outbox_is_told_by_mail_and_webhook_once(database: Database) {
 
 async fn without_an_address_an_alert_is_logged_and_kept(database: Database) {
     let service = stuck(&database, &[]).await;
+    let asked_at = Instant::now();
     let alert = loop {
         let messages = outbox(&service).await;
         if messages[0]["status"] == "sent" {
             break messages[0].clone();
         }
+        assert!(asked_at.elapsed() < Duration::from_secs(30), "nobody is told: {messages:#?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert_eq!((&alert["transport"], &alert["recipient"]), (&json!("log"), &json!("admin")));

@@ -121,6 +121,28 @@ async fn resend_is_told_the_same_key_on_every_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mail_that_waits_for_a_server_that_is_gone_is_sent_by_what_took_its_place() {
+    let database = Database::sqlite();
+    let mut resend = Receiver::start().await;
+    resend.answer(200, &[], r#"{"id":"49a3999c"}"#);
+    let past = Past::of(&database).await;
+    let id = past.message_to("ada@example.org", "welcome__7", "smtp", json!({"subject": "x", "text": "y"})).await;
+    let logged = past.message_to("ada@example.org", "logged", "queue", json!({"subject": "x", "text": "y"})).await;
+    past.close().await;
+    // Where nothing sends e-mails, they are not lost to the log.
+    let server = Server::start(&database);
+    assert_eq!(server.get(&format!("/api/v1/outbox/{id}")).await.json()["transport"], "smtp");
+    server.stop();
+    let variables = [("RESEND_API_KEY", "re_swordfish"), ("RESEND_URL", resend.url.as_str())];
+    let server = Server::start_with(&database, |command| command.envs(variables));
+    let sent = until(&server, id, "sent").await;
+    assert_eq!((&sent["transport"], &sent["providerId"]), (&json!("resend"), &json!("49a3999c")));
+    assert_eq!(resend.next().await.json()["to"], json!(["ada@example.org"]));
+    assert_eq!(server.get(&format!("/api/v1/outbox/{logged}")).await.json()["transport"], "queue");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_for_a_webhook_are_signed_and_repeated_under_one_id() {
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let database = Database::sqlite();

@@ -1,10 +1,15 @@
 //! The route `webhook`, seen by those who are called.
 
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
+use standardwebhooks::Webhook;
 
 use crate::on_each_database;
 use crate::receiver::Receiver;
-use crate::support::{Database, Past, Server};
+use crate::support::{Database, Past, Process, Server, beside_us, python};
 
 on_each_database!(
     a_task_is_a_signed_call_and_its_answer_the_result,
@@ -169,7 +174,104 @@ async fn whoever_changes_or_repeats_a_call_is_found_out() {
     assert!(!with("webhook-timestamp", (sent_at + 1).to_string()).is_signed_with(OLD));
     assert!(!with("webhook-timestamp", (sent_at - 600).to_string()).is_signed_with(OLD));
     assert!(!with("webhook-signature", call.header("webhook-signature").replace("v1,", "v1,A")).is_signed_with(OLD));
+    // One that somebody kept, signed as it was.
+    for (offset, is_genuine) in [(-600, false), (-60, true), (0, true), (600, false)] {
+        let at = sent_at + offset;
+        let signature = Webhook::new(OLD).unwrap().sign(call.header("webhook-id"), at, &call.body).unwrap();
+        let mut kept = with("webhook-timestamp", at.to_string());
+        kept.headers.insert("webhook-signature", signature.parse().unwrap());
+        assert_eq!(kept.is_signed_with(OLD), is_genuine, "{offset}");
+    }
     server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_in_python_verifies_every_call_and_is_fooled_by_none() {
+    let Some(python) = python() else { return };
+    let database = Database::sqlite();
+    let server = serve(&database);
+    let mut command = Command::new(python);
+    let mut receiver = Process::start(command.arg(beside_us("webhook_receiver.py")).args([OLD, NEW]));
+    let url = format!("http://127.0.0.1:{}/hook", receiver.wait_for_output("").trim());
+    let payloads =
+        [json!({"n": 1.5}), json!("Grüße 🎉\u{2028}\"\\"), json!(null), json!({"long": "x".repeat(100_000)})];
+    for (secrets, genuine) in [(&[OLD][..], [true, false]), (&[OLD, NEW], [true, true]), (&[NEW], [false, true])] {
+        let route = json!({"type": "webhook", "url": url, "secrets": secrets});
+        server.put_topic("hook", &json!({"route": route}).to_string()).await;
+        for payload in &payloads {
+            let task = server.make_task(&json!({"topic": "hook", "payload": payload}).to_string()).await;
+            let call: Value = serde_json::from_str(&receiver.wait_for_output("{")).unwrap();
+            assert_eq!((&call["id"], &call["body"]["data"]["userPayload"]), (&task["id"], payload));
+            assert_eq!((&call["genuine"], &call["forged"]), (&json!(genuine), &json!([])), "{secrets:?}");
+            let task = server.ended_task(task["id"].as_str().unwrap()).await;
+            assert_eq!(task["status"], "completed", "{task}");
+        }
+    }
+    server.stop();
+}
+
+/// Listens on every address of this machine, and counts who comes.
+async fn canary() -> (u16, Arc<AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("[::]:0").await.unwrap();
+    let (port, visits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+    let counted = visits.clone();
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (port, visits)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_closed_target_is_reached_by_the_service() {
+    let (port, visits) = canary().await;
+    for address in ["127.0.0.1", "127.1.2.3", "::1"] {
+        tokio::net::TcpStream::connect((address, port)).await.unwrap();
+    }
+    let lines = include_str!("../testdata/closed_targets.txt").lines().filter(|line| !line.starts_with('#'));
+    let urls: Vec<_> = lines.map(|line| line.replace("{port}", &port.to_string())).collect();
+    assert!(urls.len() >= 150, "{}", urls.len());
+    // Stored by somebody who did not check them.
+    let database = Database::sqlite();
+    let past = Past::of(&database).await;
+    for (i, url) in urls.iter().enumerate() {
+        past.webhook(&format!("closed.{i}"), url, "swordfish").await;
+    }
+    past.close().await;
+    let server = Server::start(&database);
+    let tasks: Vec<_> = (0..urls.len()).map(|i| json!({"topic": format!("closed.{i}")})).collect();
+    let made = server.post("/api/v1/tasks/batch", json!({"tasks": tasks}).to_string()).await.json();
+    for (id, url) in made["ids"].as_array().unwrap().iter().zip(&urls) {
+        let task = server.ended_task(id.as_str().unwrap()).await;
+        let error = task["error"].as_str().unwrap_or_default();
+        assert!(error.contains("not on the open internet") || error.contains("must "), "{url:?}: {task}");
+        // And over the API they cannot be stored in the first place, but for names that only a resolver knows.
+        let route = json!({"type": "webhook", "url": url, "secrets": ["swordfish"]});
+        let refused = server.put("/api/v1/topics/other", json!({"route": route}).to_string()).await;
+        refused.problem(400, "INVALID");
+    }
+    server.stop();
+    while visits.load(Ordering::SeqCst) < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(visits.load(Ordering::SeqCst), 3, "only we came");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_proxy_of_the_environment_is_asked() {
+    let (database, (port, visits)) = (Database::sqlite(), canary().await);
+    let mut receiver = Receiver::start().await;
+    let proxy = format!("http://127.0.0.1:{port}");
+    let server = Server::start_with(&database, |command| {
+        let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"];
+        command.envs(names.map(|name| (name, proxy.as_str()))).env("PUNCTUAL_WEBHOOK_ALLOW", "127.0.0.0/8")
+    });
+    define(&server, &receiver, &[OLD]).await;
+    make(&server).await;
+    assert!(receiver.next().await.is_signed_with(OLD));
+    server.stop();
+    assert_eq!(visits.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -107,8 +107,11 @@ async fn what_waited_while_nobody_was_there_is_not_told() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(posted(&world).await.len(), 1);
-    world.clock.advance(TimeDelta::seconds(11));
-    eventually(|| async { (posted(&world).await.len() == 3).then_some(()) }).await;
+    eventually(|| async {
+        world.clock.advance(TimeDelta::seconds(11));
+        (posted(&world).await.len() == 3).then_some(())
+    })
+    .await;
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
 

@@ -34,6 +34,9 @@ pub trait Outbox: Send + Sync {
     /// Messages, newest first.
     async fn messages(&self, status: Option<MessageStatus>, page: Page<MessageId>) -> Result<Vec<Message>, StoreError>;
 
+    /// Has messages of one transport sent by another: all that were not sent and are not being sent. Answers how many.
+    async fn redirect_messages(&self, from: &str, to: &str) -> Result<u64, StoreError>;
+
     /// Makes a failed message due again, as if it had never been tried; `false` if it is unknown or has not failed.
     async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError>;
 }

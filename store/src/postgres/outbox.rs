@@ -106,6 +106,19 @@ impl Outbox for PostgresStore {
         })
     }
 
+    async fn redirect_messages(&self, from: &str, to: &str) -> Result<u64, StoreError> {
+        lend!(self, |connection| {
+            let redirected = sqlx::query(include_str!("sql/redirect_messages.sql"))
+                .bind(self.now())
+                .bind(from)
+                .bind(to)
+                .execute(connection)
+                .await
+                .map_err(broken)?;
+            Ok(redirected.rows_affected())
+        })
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
         lend!(self, |connection| {
             let retried = sqlx::query(include_str!("sql/retry_message.sql"))

@@ -102,6 +102,24 @@ impl Outbox for SqliteStore {
         .await
     }
 
+    async fn redirect_messages(&self, from: &str, to: &str) -> Result<u64, StoreError> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.write(move |connection, now| {
+            async move {
+                let redirected = sqlx::query(include_str!("sql/redirect_messages.sql"))
+                    .bind(from)
+                    .bind(to)
+                    .bind(micros(now))
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(redirected.rows_affected())
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn retry_message(&self, id: MessageId) -> Result<bool, StoreError> {
         self.write(move |connection, now| {
             async move {

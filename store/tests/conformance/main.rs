@@ -420,7 +420,8 @@ behaviours! {
         messages_are_taken_by_their_transport
         a_message_can_be_taken_as_it_is_written
         a_message_that_waits_or_failed_is_taken_at_once_by_whoever_posts_it_again
-        of_eight_who_post_and_take_one_key_one_has_it;
+        of_eight_who_post_and_take_one_key_one_has_it
+        messages_of_one_transport_can_be_sent_by_another;
     alerts:
         where_all_is_well_there_are_no_signs
         a_cause_is_told_once_an_hour_with_its_messages

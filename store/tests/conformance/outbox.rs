@@ -350,3 +350,35 @@ pub(crate) async fn of_eight_who_post_and_take_one_key_one_has_it(world: World) 
     assert_eq!(taken.iter().filter(|taken| **taken == theirs).count(), 7);
     assert_eq!(world.database.count("punctual_outbox").await, 1);
 }
+
+pub(crate) async fn messages_of_one_transport_can_be_sent_by_another(world: World) {
+    for key in ["sent", "failed", "put off", "on its way"] {
+        post_one(&world, key).await;
+    }
+    for taken in world.take_messages("smtp", LEASE, 9).await.unwrap() {
+        let sending = match taken.dedupe_key.as_str() {
+            "sent" => sent(),
+            "failed" => Sending::Failed { error: "no".into() },
+            "put off" => Sending::Retried { error: "busy".into(), after: Duration::from_secs(60) },
+            _ => continue,
+        };
+        assert_eq!(world.record_sending(taken.id, taken.epoch, &sending).await, Ok(true));
+    }
+    post_one(&world, "waiting").await;
+    world.post(vec![NewMessage { transport: "log".into(), ..message("other") }]).await.unwrap();
+    let by_resend = async || {
+        let all = world.messages(None, Page::first(9)).await.unwrap().into_iter();
+        let mut keys: Vec<_> = all.filter(|m| m.transport == "resend").map(|m| m.dedupe_key).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(world.redirect_messages("smtp", "resend").await, Ok(3));
+    assert_eq!(by_resend().await, ["failed", "put off", "waiting"]);
+    // Its sender is gone.
+    world.advance_secs(30);
+    assert_eq!(world.redirect_messages("smtp", "resend").await, Ok(1));
+    assert_eq!(by_resend().await, ["failed", "on its way", "put off", "waiting"]);
+    assert_eq!(world.take_messages("smtp", LEASE, 9).await, Ok(vec![]));
+    assert_eq!(world.take_messages("resend", LEASE, 9).await.unwrap().len(), 2);
+    assert_eq!(world.redirect_messages("pigeon", "resend").await, Ok(0));
+}
