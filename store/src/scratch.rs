@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use uuid::Uuid;
 
+use crate::postgres::Opened;
 use crate::{ConnectError, bad_url, postgres, sqlite};
 
 /// A schema of its own in a PostgreSQL database, or a file of its own beside a SQLite one.
@@ -35,7 +36,14 @@ impl Scratch {
             let file = beside.with_file_name(format!("{name}.db"));
             return Ok(Self { url: format!("sqlite://{}", file.display()), place: Place::File(file) });
         }
-        let mut connection = postgres::open(url).await?;
+        let Opened { mut connection, is_pooled, .. } = postgres::open(url).await?;
+        if is_pooled {
+            return Err(ConnectError::Refused(
+                "a pooler stands before this PostgreSQL, which cannot be led to a schema of its own: measure on the server \
+                 itself"
+                    .into(),
+            ));
+        }
         let made = sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {name}"))).execute(&mut connection).await;
         made.map_err(postgres::broken)?;
         let separator = if url.contains('?') { '&' } else { '?' };
@@ -156,7 +164,8 @@ impl Scratch {
     }
 
     async fn postgres(&self) -> Result<PgConnection, StoreError> {
-        postgres::open(&self.url).await.map_err(|error| StoreError::Unavailable(error.to_string()))
+        let opened = postgres::open(&self.url).await;
+        opened.map(|opened| opened.connection).map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 
     async fn fill_postgres(&self, sql: &'static str, topic: &str, tasks: u64) -> Result<(), StoreError> {

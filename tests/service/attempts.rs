@@ -5,10 +5,10 @@ use std::time::Duration;
 use punctual_domain::task::{AttemptOutcome, Settlement};
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Past, Server};
 
-on_each_database!(every_ending_shows_its_attempts, real_attempts_are_shown);
+on_each_database_and_pooler!(every_ending_shows_its_attempts, real_attempts_are_shown);
 
 async fn every_ending_shows_its_attempts(database: Database) {
     use AttemptOutcome::{Failed, Panicked, TimedOut};

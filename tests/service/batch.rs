@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     the_ids_come_in_the_order_of_the_tasks,
     ten_thousand_tasks_are_written_at_once,
     one_bad_task_keeps_all_from_being_written,

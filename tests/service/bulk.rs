@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Past, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     what_matches_is_cancelled_and_nothing_else,
     what_failed_and_matches_is_retried,
     thousands_are_changed_in_one_call,

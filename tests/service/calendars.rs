@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{YEARLY, make, path_of};
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_calendar_is_made_shown_replaced_and_deleted,
     bad_calendars_are_refused_by_name,
     a_calendar_in_use_stays,

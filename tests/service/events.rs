@@ -9,10 +9,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Frame, Past, Server, Stream};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_tasks_beginning_and_its_end_are_told,
     a_cancelled_task_is_told,
     only_what_was_asked_for_is_told,

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{YEARLY, make, path_of};
 use crate::support::{Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     an_execution_shows_exactly_these_fields,
     executions_are_filtered_by_status_and_instant,
     executions_are_paged,

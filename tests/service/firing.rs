@@ -7,11 +7,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::in_process::InProcess;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{PATH, path_of};
 use crate::support::Database;
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_schedule_fires_at_its_instants_and_its_executions_tell,
     an_edit_or_a_resume_never_fires_retroactively,
     a_pause_ends_at_its_instant,

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Server};
 
-on_each_database!(a_service_that_can_work_is_ready, a_paused_one_says_so, without_its_redis_it_is_degraded);
+on_each_database_and_pooler!(a_service_that_can_work_is_ready, a_paused_one_says_so, without_its_redis_it_is_degraded);
 
 async fn ready(server: &Server) -> (u16, Value) {
     let answer = server.get("/readyz").await;

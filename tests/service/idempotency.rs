@@ -2,10 +2,10 @@
 
 use reqwest::Method;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     the_same_key_and_body_get_the_first_answer_again,
     the_same_key_with_another_body_is_refused,
     calls_at_the_same_moment_make_one_task,

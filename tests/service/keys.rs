@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     every_request_needs_a_key_with_the_right_role,
     moving_tasks_needs_the_role_operate,
     a_key_for_some_topics_moves_no_others,

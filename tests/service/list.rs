@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     pages_follow_each_other_newest_first,
     every_list_has_pages_and_a_link_to_the_next,
     filters_narrow_the_list,

@@ -36,6 +36,7 @@ mod moves;
 mod notifications_page;
 mod openapi;
 mod outlook;
+mod pooler;
 mod prove_page;
 mod pulls;
 mod readme;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Database, Past, Server};
 
-crate::on_each_database!(
+crate::on_each_database_and_pooler!(
     a_message_is_written_to_the_log_and_can_be_read,
     a_message_that_cannot_be_sent_fails_and_can_be_retried
 );

@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Past, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_task_is_cancelled_and_stays_so,
     a_running_task_is_cancelled_at_once,
     an_ended_task_is_answered_as_it_stands,

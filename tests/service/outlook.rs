@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{YEARLY, make, path_of};
 use crate::support::{Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_preview_needs_neither_name_nor_topic_and_keeps_nothing,
     clock_changes_are_noted,
     next_shows_what_a_schedule_will_do,

@@ -6,10 +6,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_worker_claims_extends_and_completes,
     a_claim_waits_for_what_is_written_and_for_what_becomes_due,
     a_waiting_claim_ends_empty_after_its_time_and_at_shutdown,

@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{PATH, YEARLY, make, path_of};
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     what_a_replacement_leaves_out_returns_to_its_default,
     a_patch_merges_and_null_resets,
     a_patch_merges_payload_and_metadata_member_by_member,

@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::schedules::{YEARLY, make, path_of};
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_schedule_is_paused_and_resumed,
     bad_pauses_are_refused,
     a_trigger_makes_a_task_that_runs,

@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_schedule_is_answered_with_every_field_and_can_be_read_again,
     every_field_that_is_given_is_kept,
     the_aliases_of_topic_and_payload_are_read,

@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_request_under_way_is_finished_before_the_end,
     a_second_signal_ends_it_at_once,
     the_drain_deadline_ends_what_does_not_end_by_itself,

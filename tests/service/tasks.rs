@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_task_is_answered_with_every_field_and_can_be_read_again,
     a_due_task_completes_with_its_one_attempt,
     what_is_given_is_kept_digit_by_digit,

@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_definition_is_written_read_and_deleted,
     a_put_replaces_and_shows_every_default,
     definitions_are_listed_by_name_page_by_page,

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::receiver::Receiver;
 use crate::support::{Database, Past, Process, Server, beside_us, python};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_task_is_a_signed_call_and_its_answer_the_result,
     a_failed_call_is_repeated_with_the_same_id_and_a_larger_fence,
     an_accepted_call_is_settled_later_with_the_fence,

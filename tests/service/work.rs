@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Server};
 
-on_each_database!(a_node_that_starts_paused_is_resumed, a_working_node_is_paused_and_resumed);
+on_each_database_and_pooler!(a_node_that_starts_paused_is_resumed, a_working_node_is_paused_and_resumed);
 
 async fn a_node_that_starts_paused_is_resumed(database: Database) {
     let server = Server::start_with(&database, |command| command.arg("--paused"));

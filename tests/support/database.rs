@@ -31,6 +31,19 @@ impl Database {
         Some(Self::on(&url).await)
     }
 
+    /// The same behind the pooler at `TEST_PGBOUNCER_URL`, or none if either is not set.
+    pub async fn pooled() -> Option<Self> {
+        let Ok(pooler) = std::env::var("TEST_PGBOUNCER_URL") else {
+            assert!(std::env::var_os("CI").is_none(), "TEST_PGBOUNCER_URL is not set, and CI skips nothing");
+            eprintln!("skipped: TEST_PGBOUNCER_URL is not set");
+            return None;
+        };
+        let mut database = Self::postgres().await?;
+        let (_, name) = database.postgres.as_ref()?;
+        database.url = PgConnectOptions::from_str(&pooler).unwrap().database(name).to_url_lossy().to_string();
+        Some(database)
+    }
+
     /// A new database on a server of PostgreSQL.
     pub async fn on(server: &str) -> Self {
         let options = PgConnectOptions::from_str(server).unwrap();

@@ -13,7 +13,7 @@ pub use contract::{Contract, Operation};
 pub use database::Database;
 pub use mail_server::{MailServer, beside_us, python};
 pub use past::Past;
-pub use process::{Process, punctual};
+pub use process::{Process, punctual, punctual_of};
 pub use samples::Samples;
 pub use server::{Answer, Server};
 pub use stream::{Frame, Stream};
@@ -35,6 +35,23 @@ macro_rules! on_each_database {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 if let Some(database) = $crate::support::Database::postgres().await {
+                    super::$name(database).await;
+                }
+            })*
+        }
+    };
+}
+
+/// The same, and once more on PostgreSQL behind a pooler: without `TEST_PGBOUNCER_URL` those are skipped in the same way.
+#[macro_export]
+macro_rules! on_each_database_and_pooler {
+    ($($name:ident),* $(,)?) => {
+        $crate::on_each_database!($($name),*);
+
+        mod pooled {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(database) = $crate::support::Database::pooled().await {
                     super::$name(database).await;
                 }
             })*

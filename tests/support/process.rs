@@ -17,7 +17,12 @@ const BINARY: &str = match (option_env!("CARGO_BIN_EXE_punctual"), option_env!("
 
 /// The command `punctual` in `folder`, without anything of this process's environment that could configure it.
 pub fn punctual(folder: &Path) -> Command {
-    let mut command = Command::new(BINARY);
+    punctual_of(Path::new(BINARY), folder)
+}
+
+/// The same with another binary.
+pub fn punctual_of(binary: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(binary);
     command.current_dir(folder).env_clear().stdin(Stdio::null());
     command.envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"));
     command

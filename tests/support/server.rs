@@ -33,9 +33,18 @@ impl Server {
 
     /// The same, with more arguments or variables.
     pub fn start_with(database: &Database, more: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        Self::listening(Self::spawn(database, more))
+    }
+
+    /// Starts the service, and does not wait.
+    pub fn spawn(database: &Database, more: impl FnOnce(&mut Command) -> &mut Command) -> Process {
         let mut command = punctual(database.folder.path());
         command.arg("serve").envs([("DATABASE_URL", database.url.as_str()), ("PUNCTUAL_LISTEN", "127.0.0.1:0")]);
-        let mut process = Process::start(more(&mut command));
+        Process::start(more(&mut command))
+    }
+
+    /// A service that was started, once it listens.
+    pub fn listening(mut process: Process) -> Self {
         let line = process.wait_for_output("http://");
         let url = line[line.find("http://").unwrap()..].trim().replace("0.0.0.0", "127.0.0.1");
         Self { process, url, client: client() }

@@ -11,6 +11,7 @@ use punctual_domain::task::{LOST_TOO_OFTEN, NewTask, Task};
 use punctual_domain::topic::Topic;
 use sqlx::postgres::{PgConnection, PgRow};
 
+use super::pooler::{back_to_mark, mark};
 use super::{PostgresStore, broken, micros, rows, settle, violates};
 use crate::claimed::Holder;
 use crate::instant::bounded;
@@ -36,6 +37,7 @@ impl Claims for PostgresStore {
             }
             for _ in 0..SERIAL_RACES {
                 for without_serial in [false, true] {
+                    mark(connection).await?;
                     let claimed = sqlx::query(include_str!("sql/claim.sql"))
                         .bind(self.now())
                         .bind(&topics)
@@ -52,7 +54,9 @@ impl Claims for PostgresStore {
                         Ok(claimed) => return in_order(&claimed, request.into(), None),
                         // Another claimer began a task of the same serial key between our look and our write, and
                         // nothing was claimed. Whoever has no serial key must not wait for that race.
-                        Err(error) if violates(&error, "punctual_tasks_serial_running") => {}
+                        Err(error) if violates(&error, "punctual_tasks_serial_running") => {
+                            back_to_mark(connection).await?;
+                        }
                         Err(error) => return Err(broken(error)),
                     }
                 }
@@ -138,16 +142,20 @@ async fn claim_topic(
     want: &Want,
     now: Option<DateTime<Utc>>,
 ) -> Result<Vec<PgRow>, StoreError> {
+    mark(connection).await?;
     let claimed = sqlx::query(include_str!("sql/claim_topic.sql"))
         .bind(now)
         .bind(want.topic.as_str())
         .bind(i64::from(want.slots))
         .bind(request.node.0)
         .bind(micros(request.lease))
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await;
     match claimed {
-        Err(error) if violates(&error, "punctual_tasks_serial_running") => Ok(Vec::new()),
+        Err(error) if violates(&error, "punctual_tasks_serial_running") => {
+            back_to_mark(connection).await?;
+            Ok(Vec::new())
+        }
         claimed => claimed.map_err(broken),
     }
 }

@@ -37,7 +37,7 @@ impl Cluster for PostgresStore {
     }
 
     async fn hear(&self) -> Result<News, StoreError> {
-        self.hearing.hear(&self.pool).await
+        self.hearing.hear(&self.connections).await
     }
 
     fn has_other_nodes(&self) -> bool {

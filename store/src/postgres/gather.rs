@@ -11,11 +11,10 @@ use chrono::{DateTime, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
 use punctual_domain::task::{Due, NewTask, Task};
-use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use tokio::sync::oneshot;
 
-use super::kept::{Held, Kept};
+use super::kept::{Connections, Held, Kept};
 use super::{broken, micros};
 use crate::claimed::Holder;
 use crate::instant::{bounded, micros_after};
@@ -30,7 +29,7 @@ const WORTH_ANOTHER: usize = 50;
 
 /// Where writes gather.
 pub(super) struct Gather {
-    pool: PgPool,
+    connections: Connections,
     kept: Kept,
     clock: Option<Arc<dyn Clock>>,
     deadline: Duration,
@@ -53,8 +52,8 @@ struct Call {
 }
 
 impl Gather {
-    pub(super) fn new(pool: PgPool, clock: Option<Arc<dyn Clock>>, deadline: Duration) -> Arc<Self> {
-        Arc::new(Self { pool, kept: Kept::default(), clock, deadline, line: Mutex::default() })
+    pub(super) fn new(connections: Connections, clock: Option<Arc<dyn Clock>>, deadline: Duration) -> Arc<Self> {
+        Arc::new(Self { connections, kept: Kept::default(), clock, deadline, line: Mutex::default() })
     }
 
     /// Lets go of the connections in good order.
@@ -143,13 +142,12 @@ impl Gather {
     async fn commit(&self, tasks: Vec<NewTask>, holder: Option<Holder>) -> Result<Vec<Task>, StoreError> {
         let now = self.clock.as_ref().map(|clock| clock.now());
         let writing = async {
-            let mut held = Held::kept(&self.kept, &self.pool).await?;
+            let mut held = Held::kept(&self.kept, &self.connections).await?;
             let written = match holder {
                 Some(holder) => insert_claimed(&mut held, &tasks, holder, now).await,
                 None => insert(&mut held, &tasks, now).await,
             };
-            held.give_back(&written);
-            written
+            held.give_back(written).await
         };
         let written = tokio::time::timeout(self.deadline, writing).await;
         let now = written

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::broken;
+use super::kept::Connections;
 
 /// Where nodes tell each other what changed; named for what they tell most.
 const CHANNEL: &str = "punctual_tasks";
@@ -46,7 +47,10 @@ pub(super) struct Hearing(Mutex<Option<PgListener>>);
 
 impl Hearing {
     /// Returns when something was announced, or may have been while nobody listened.
-    pub(super) async fn hear(&self, pool: &PgPool) -> Result<News, StoreError> {
+    pub(super) async fn hear(&self, Connections { pool, pooler }: &Connections) -> Result<News, StoreError> {
+        if pooler.is_some() {
+            return Err(StoreError::Unavailable("a pooler passes on no notifications".into()));
+        }
         let mut place = self.0.lock().await;
         match place.take() {
             None => {

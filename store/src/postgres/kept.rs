@@ -9,16 +9,28 @@ use std::ops::{Deref, DerefMut};
 use punctual_domain::store::StoreError;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgConnection;
-use sqlx::{Connection, PgPool, Postgres};
+use sqlx::{Connection, PgPool, Postgres, Transaction};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::broken;
+use super::pooler::Pooler;
+use super::{broken, set};
 
-/// What makes plans follow the indexes. Nothing but speed depends on it: behind a pooler these reach whichever server
-/// connection ours met when it was opened.
-const PLANS: &str = "SELECT set_config('plan_cache_mode', 'force_generic_plan', false),
-    set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
-    set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false)";
+/// What makes plans follow the indexes. Nothing but speed depends on it.
+pub(super) const PLANS: [(&str, &str); 5] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
+
+/// Where connections come from.
+#[derive(Clone)]
+pub(super) struct Connections {
+    pub(super) pool: PgPool,
+    /// What stands between them and the server, if anything does.
+    pub(super) pooler: Option<Pooler>,
+}
 
 /// The place of a connection that is kept between statements; empty until it is first used, and after one failed.
 #[derive(Default)]
@@ -45,39 +57,54 @@ pub(super) struct Held<'s> {
 enum Lent {
     Pooled(PoolConnection<Postgres>),
     Kept(PgConnection),
+    /// Behind a pooler.
+    Transaction(Transaction<'static, Postgres>),
 }
 
 impl<'s> Held<'s> {
     /// One of the pool.
-    pub(super) async fn pooled(pool: &PgPool) -> Result<Self, StoreError> {
-        let connection = pool.acquire().await.map_err(broken)?;
-        Ok(Self { connection: Some(Lent::Pooled(connection)), place: None })
+    pub(super) async fn pooled(connections: &Connections) -> Result<Self, StoreError> {
+        let lent = match &connections.pooler {
+            None => Lent::Pooled(connections.pool.acquire().await.map_err(broken)?),
+            Some(pooler) => Lent::Transaction(pooler.begin(&connections.pool).await?),
+        };
+        Ok(Self { connection: Some(lent), place: None })
     }
 
     /// The one that is kept, once whoever has it gives it back: two claims at a time would only get in each other's way.
-    pub(super) async fn kept(kept: &'s Kept, pool: &PgPool) -> Result<Self, StoreError> {
+    pub(super) async fn kept(kept: &'s Kept, connections: &Connections) -> Result<Self, StoreError> {
         let mut place = kept.0.lock().await;
-        let connection = match place.take() {
-            Some(connection) => connection,
-            None => {
-                let mut connection = pool.acquire().await.map_err(broken)?.detach();
-                sqlx::query(PLANS).persistent(false).execute(&mut connection).await.map_err(broken)?;
-                connection
-            }
+        let lent = match (place.take(), &connections.pooler) {
+            (Some(connection), _) => Lent::Kept(connection),
+            (None, None) => Lent::Kept(open_kept(&connections.pool).await?),
+            (None, Some(pooler)) => Lent::Transaction(pooler.begin_planned(&connections.pool).await?),
         };
-        Ok(Self { connection: Some(Lent::Kept(connection)), place: Some(place) })
+        Ok(Self { connection: Some(lent), place: Some(place) })
     }
 
-    /// Ends the loan in good order. One that is kept goes after any error: nobody asks it whether it is well.
-    pub(super) fn give_back<T>(mut self, outcome: &Result<T, StoreError>) {
+    /// Ends the loan in good order. One that is kept goes after any error: nobody asks it whether it is well. A
+    /// transaction is committed before anybody is told of what was done in it.
+    pub(super) async fn give_back<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         match (self.connection.take(), &mut self.place) {
             (Some(Lent::Kept(connection)), Some(place)) => {
                 **place = Some(connection).filter(|_| outcome.is_ok());
             }
+            (Some(Lent::Transaction(transaction)), _) => match &outcome {
+                Ok(_) => transaction.commit().await.map_err(broken)?,
+                // One that cannot be rolled back is lost, and rolled back by that.
+                Err(_) => drop(transaction.rollback().await),
+            },
             // Going out of scope brings it back to the pool.
             (lent, _) => drop(lent),
         }
+        outcome
     }
+}
+
+async fn open_kept(pool: &PgPool) -> Result<PgConnection, StoreError> {
+    let mut connection = pool.acquire().await.map_err(broken)?.detach();
+    set(&mut connection, PLANS).await.map_err(broken)?;
+    Ok(connection)
 }
 
 impl Drop for Held<'_> {
@@ -95,6 +122,7 @@ impl Deref for Held<'_> {
         match self.connection.as_ref().expect("it is on loan") {
             Lent::Pooled(connection) => connection,
             Lent::Kept(connection) => connection,
+            Lent::Transaction(transaction) => transaction,
         }
     }
 }
@@ -104,6 +132,7 @@ impl DerefMut for Held<'_> {
         match self.connection.as_mut().expect("it is on loan") {
             Lent::Pooled(connection) => connection,
             Lent::Kept(connection) => connection,
+            Lent::Transaction(transaction) => transaction,
         }
     }
 }

@@ -7,7 +7,8 @@ use punctual_domain::store::StoreError;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
-use super::{broken, open};
+use super::broken;
+use super::pooler::{Opened, open};
 use crate::migration::{Applied, checksum};
 use crate::{ConnectError, Migration, SchemaState};
 
@@ -19,7 +20,7 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtext('punctual_schema'))";
 /// # Errors
 /// When the database cannot be reached.
 pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
-    let mut connection = open(url).await?;
+    let Opened { mut connection, .. } = open(url).await?;
     let mut transaction = connection.begin().await.map_err(broken)?;
     let state = state(&mut transaction).await?;
     transaction.rollback().await.map_err(broken)?;

@@ -9,10 +9,8 @@
 //! It also ends a transaction in which nothing is said for a while (`idle_in_transaction_session_timeout`): a process that
 //! was stopped in the middle of one would keep what it locked from all others for as long as it stands still.
 //!
-//! Nothing else depends on a session but statements prepared by name: PgBouncer in transaction mode must be 1.21 or newer
-//! and track those (`max_prepared_statements`). There these time limits reach only the server connections that ours
-//! happened to meet when they were opened, and stay on those for whoever is next: set them on the role instead
-//! (`ALTER ROLE punctual SET statement_timeout = '31s'`), and give Punctual a pool of its own.
+//! Behind a pooler in transaction mode there are no sessions to set this in, or to prepare statements in: `pooler.rs` tells
+//! what happens there instead.
 
 /// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
 /// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
@@ -20,10 +18,10 @@
 /// `lend!(self.claiming, …)` prefers the connection that is kept for such statements.
 macro_rules! lend {
     ($store:ident, |$connection:ident| $work:block) => {
-        lend!(@ $store, $crate::postgres::kept::Held::pooled(&$store.pool), |$connection| $work)
+        lend!(@ $store, $crate::postgres::kept::Held::pooled(&$store.connections), |$connection| $work)
     };
     ($store:ident.$kept:ident, |$connection:ident| $work:block) => {
-        lend!(@ $store, $crate::postgres::kept::Held::kept(&$store.$kept, &$store.pool), |$connection| $work)
+        lend!(@ $store, $crate::postgres::kept::Held::kept(&$store.$kept, &$store.connections), |$connection| $work)
     };
     (@ $store:ident, $held:expr, |$connection:ident| $work:block) => {
         $store
@@ -33,8 +31,7 @@ macro_rules! lend {
                     let $connection: &mut sqlx::postgres::PgConnection = &mut held;
                     async move { $work }.await
                 };
-                held.give_back(&outcome);
-                outcome
+                held.give_back(outcome).await
             })
             .await
     };
@@ -56,6 +53,7 @@ mod list;
 mod migrate;
 mod outbox;
 mod plugins;
+mod pooler;
 mod pulls;
 mod rows;
 mod schedules;
@@ -76,11 +74,13 @@ use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
 use punctual_sdk::Database;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::{ConnectOptions, Connection};
+use tracing::info;
 
 pub(crate) use migrate::lock_schema;
 pub use migrate::schema_state;
 pub(crate) use outbox::post;
+pub(crate) use pooler::{Opened, open};
 pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 
@@ -88,7 +88,8 @@ use crate::plugins::Enqueue;
 use crate::{Access, ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
 use hearing::Hearing;
-use kept::Kept;
+use kept::{Connections, Kept};
+use pooler::Pooler;
 
 /// How long opening or waiting for a connection may take.
 const ACQUIRE_DEADLINE: Duration = Duration::from_secs(5);
@@ -101,7 +102,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    pool: PgPool,
+    connections: Connections,
     gather: Arc<Gather>,
     hearing: Hearing,
     claiming: Kept,
@@ -121,31 +122,38 @@ impl PostgresStore {
     /// When it cannot be reached, is older than version 15, runs without `fsync` or `synchronous_commit`, or has a newer
     /// schema than ours.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
-        let mut connection = open(url).await?;
-        let (migrate, connecting) = match options.access {
-            Access::Full => (options.migrate, connect_options(url)?),
-            Access::Look => (Migrate::Check, connect_options(url)?.options([("default_transaction_read_only", "on")])),
+        let Opened { mut connection, options: connecting, is_pooled } = open(url).await?;
+        let migrate = match options.access {
+            Access::Full => options.migrate,
+            Access::Look => Migrate::Check,
         };
         prepare(&mut connection, migrate).await?;
         // A failed farewell changes nothing: the connection is gone either way.
         let _ = connection.close().await;
 
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(ACQUIRE_DEADLINE)
-            .test_before_acquire(false)
-            .after_connect(move |connection, _| Box::pin(limit_statements(connection, options.deadline)))
-            .connect_lazy_with(connecting.clone());
-        let for_plugins = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(ACQUIRE_DEADLINE)
-            .connect_lazy_with(connecting.application_name("punctual plugins"));
+        let sized = || PgPoolOptions::new().max_connections(options.connections).acquire_timeout(ACQUIRE_DEADLINE);
+        let (for_us, for_plugins, connecting, pooler) = if is_pooled {
+            info!("a pooler stands before PostgreSQL: each call is a transaction, and other nodes are not listened to");
+            let pooler = Pooler::new(options.access, options.deadline);
+            (sized(), pooler.for_plugins(sized()), connecting.statement_cache_capacity(0), Some(pooler))
+        } else {
+            let for_us =
+                sized().after_connect(move |connection, _| Box::pin(set(connection, limits(options.deadline))));
+            let connecting = match options.access {
+                Access::Full => connecting,
+                Access::Look => connecting.options([("default_transaction_read_only", "on")]),
+            };
+            (for_us, sized(), connecting, None)
+        };
+        let pool = for_us.test_before_acquire(false).connect_lazy_with(connecting.clone());
+        let for_plugins = for_plugins.connect_lazy_with(connecting.application_name("punctual plugins"));
+        let connections = Connections { pool, pooler };
         let clock = options.clock.clone();
         let enqueue = Enqueue { now: Arc::new(move || clock.as_ref().map(|clock| clock.now())) };
         let database = Database::postgres(for_plugins, Arc::new(enqueue));
         Ok(Self {
-            gather: Gather::new(pool.clone(), options.clock.clone(), options.deadline),
-            pool,
+            gather: Gather::new(connections.clone(), options.clock.clone(), options.deadline),
+            connections,
             database,
             hearing: Hearing::default(),
             claiming: Kept::default(),
@@ -178,30 +186,30 @@ fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
     Ok(options.application_name("punctual").disable_statement_logging())
 }
 
-/// Opens one connection, outside any pool.
-pub(crate) async fn open(url: &str) -> Result<PgConnection, ConnectError> {
-    let options = connect_options(url)?;
-    let connecting = tokio::time::timeout(ACQUIRE_DEADLINE, options.connect());
-    match connecting.await {
-        Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(broken(error).into()),
-        Err(_) => Err(StoreError::Unavailable(format!("no connection within {ACQUIRE_DEADLINE:?}")).into()),
-    }
+/// The settings that make the server give up what we no longer wait for.
+fn limits(deadline: Duration) -> [(&'static str, String); 4] {
+    let millis = |limit: Duration| i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).to_string();
+    [
+        ("statement_timeout", millis(deadline + GRACE)),
+        ("lock_timeout", millis(deadline + GRACE)),
+        ("idle_in_transaction_session_timeout", millis(deadline.min(SILENCE))),
+        // Our statements are short: compiling one takes longer than running it, by a factor of a hundred for a claim.
+        ("jit", "off".to_owned()),
+    ]
 }
 
-/// Makes the server give up what we no longer wait for.
-async fn limit_statements(connection: &mut PgConnection, deadline: Duration) -> Result<(), sqlx::Error> {
-    let limit = |limit: Duration| i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).to_string();
-    // Our statements are short: compiling one takes longer than running it, by a factor of a hundred for a claim.
-    sqlx::query(
-        "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $1, false),
-                set_config('idle_in_transaction_session_timeout', $2, false), set_config('jit', 'off', false)",
-    )
-    .persistent(false)
-    .bind(limit(deadline + GRACE))
-    .bind(limit(deadline.min(SILENCE)))
-    .execute(connection)
-    .await?;
+/// Sets what a session of ours goes by.
+async fn set<V: Into<String>>(
+    connection: &mut PgConnection,
+    settings: impl IntoIterator<Item = (&'static str, V)>,
+) -> Result<(), sqlx::Error> {
+    let (names, values): (Vec<_>, Vec<String>) = settings.into_iter().map(|(name, value)| (name, value.into())).unzip();
+    sqlx::query("SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)")
+        .persistent(false)
+        .bind(names)
+        .bind(values)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

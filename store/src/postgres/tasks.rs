@@ -14,6 +14,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
 use super::bulk::{self, Change};
+use super::pooler::begin_snapshot;
 use super::{PostgresStore, answers, broken, list, micros, rows};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
@@ -48,8 +49,7 @@ impl Tasks for PostgresStore {
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError> {
         lend!(self, |connection| {
             // One snapshot for both reads: the task may end in between.
-            let mut transaction =
-                connection.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(broken)?;
+            let mut transaction = begin_snapshot(connection).await?;
             let Some(task) = find(&mut transaction, id).await? else {
                 transaction.rollback().await.map_err(broken)?;
                 return Ok(None);

@@ -116,7 +116,7 @@ impl Upkeep for PostgresStore {
         for kept in [&self.claiming, &self.settling, &self.pulling, &self.ticking] {
             kept.close().await;
         }
-        self.pool.close().await;
+        self.connections.pool.close().await;
         if let Either::Postgres(pool) = self.database.either() {
             // A plugin that keeps a connection is not waited for long.
             let _ = tokio::time::timeout(PLUGINS_TIME, pool.close()).await;

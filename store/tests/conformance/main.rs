@@ -31,6 +31,7 @@ mod model;
 mod outbox;
 mod plans;
 mod plugins;
+mod pooled_only;
 mod postgres_only;
 mod pulls;
 mod replacing;

@@ -204,20 +204,18 @@ fn a_session_whose_commits_do_not_wait_for_the_disk_is_refused() {
     });
 }
 
+/// Every claim of a task with a serial key loses its race.
+pub(crate) const LOSE: &str = "
+    CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE unique_violation USING CONSTRAINT = 'punctual_tasks_serial_running';
+    END $$;
+    CREATE TRIGGER lose BEFORE UPDATE ON punctual_tasks FOR EACH ROW
+    WHEN (NEW.serial_key IS NOT NULL AND NEW.status = 'running') EXECUTE FUNCTION lose()";
+
 #[test]
 fn a_lost_race_for_a_serial_key_does_not_hold_up_other_tasks() {
     on_postgres(async |world: World| {
-        // Every claim of a task with a serial key loses its race.
-        world
-            .database
-            .execute(
-                "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                     RAISE unique_violation USING CONSTRAINT = 'punctual_tasks_serial_running';
-                 END $$;
-                 CREATE TRIGGER lose BEFORE UPDATE ON punctual_tasks FOR EACH ROW
-                 WHEN (NEW.serial_key IS NOT NULL AND NEW.status = 'running') EXECUTE FUNCTION lose()",
-            )
-            .await;
+        world.database.execute(LOSE).await;
         world.add(task("mail").serial_key("k").priority(9)).await;
         assert_eq!(world.claim_up_to(9, "mail").await, []);
         let others = world.add_all((0..2).map(|_| task("mail"))).await;

@@ -1,6 +1,7 @@
 //! Where a test's data is, and ways to it past the store.
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 
 /// Where a test's data is.
@@ -18,6 +19,15 @@ pub(crate) enum Database {
         /// The schema's name.
         schema: String,
     },
+    /// A database of a server, behind a pooler: that knows no schemas.
+    Pooled {
+        /// The URL of the server.
+        server: Box<PgConnectOptions>,
+        /// The URL of the pooler.
+        pooler: Box<PgConnectOptions>,
+        /// The database's name.
+        name: String,
+    },
 }
 
 impl Database {
@@ -34,6 +44,7 @@ impl Database {
                 let separator = if server.contains('?') { '&' } else { '?' };
                 format!("{server}{separator}options=-csearch_path%3D{schema}")
             }
+            Self::Pooled { pooler, name, .. } => pooler.clone().database(name).to_url_lossy().to_string(),
         }
     }
 
@@ -44,6 +55,7 @@ impl Database {
             Self::Postgres { server, schema } => {
                 Self::Postgres { server: server.clone(), schema: format!("{schema}_b") }
             }
+            Self::Pooled { .. } => panic!("a sibling would have to be a database of its own"),
         };
         sibling.create().await;
         sibling
@@ -55,7 +67,7 @@ impl Database {
             Self::Sqlite { .. } => {
                 sqlx::raw_sql(sql).execute(&mut self.sqlite_connection().await).await.unwrap();
             }
-            Self::Postgres { .. } => {
+            Self::Postgres { .. } | Self::Pooled { .. } => {
                 sqlx::raw_sql(sql).execute(&mut self.postgres_connection().await).await.unwrap();
             }
         }
@@ -68,7 +80,7 @@ impl Database {
             Self::Sqlite { .. } => {
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.sqlite_connection().await).await.unwrap()
             }
-            Self::Postgres { .. } => {
+            Self::Postgres { .. } | Self::Pooled { .. } => {
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.postgres_connection().await).await.unwrap()
             }
         }
@@ -82,13 +94,19 @@ impl Database {
                 let sql = format!("CREATE SCHEMA {schema}");
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.postgres_connection().await).await.unwrap();
             }
+            Self::Pooled { server, name, .. } => administer(server, format!("CREATE DATABASE {name}")).await,
         }
     }
 
     pub(super) async fn remove(&self) {
-        if let Self::Postgres { schema, .. } = self {
-            let sql = format!("SET client_min_messages = error; DROP SCHEMA IF EXISTS {schema}, {schema}_b CASCADE");
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.postgres_connection().await).await.unwrap();
+        match self {
+            Self::Sqlite { .. } => {}
+            Self::Postgres { schema, .. } => {
+                let sql =
+                    format!("SET client_min_messages = error; DROP SCHEMA IF EXISTS {schema}, {schema}_b CASCADE");
+                sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut self.postgres_connection().await).await.unwrap();
+            }
+            Self::Pooled { server, name, .. } => administer(server, format!("DROP DATABASE {name} WITH (FORCE)")).await,
         }
     }
 
@@ -97,6 +115,16 @@ impl Database {
     }
 
     pub(super) async fn postgres_connection(&self) -> PgConnection {
-        PgConnection::connect(&self.url()).await.expect("the server at TEST_DATABASE_URL")
+        let connected = match self {
+            // The server itself.
+            Self::Pooled { server, name, .. } => PgConnection::connect_with(&server.clone().database(name)).await,
+            Self::Postgres { .. } | Self::Sqlite { .. } => PgConnection::connect(&self.url()).await,
+        };
+        connected.expect("the server at TEST_DATABASE_URL")
     }
+}
+
+async fn administer(server: &PgConnectOptions, sql: String) {
+    let mut connection = PgConnection::connect_with(server).await.expect("the server at TEST_DATABASE_URL");
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
 }

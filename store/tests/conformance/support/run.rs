@@ -25,7 +25,23 @@ pub(crate) fn on_sqlite<B: Future<Output = ()>>(behaviour: impl FnOnce(World) ->
 pub(crate) fn on_postgres<B: Future<Output = ()>>(behaviour: impl FnOnce(World) -> B) {
     let Some(server) = postgres_server() else { return };
     let schema = format!("conformance_{}", Uuid::now_v7().simple());
-    let database = Database::Postgres { server, schema };
+    on_fresh(Database::Postgres { server, schema }, behaviour);
+}
+
+/// Runs a behaviour on a fresh database of that server, behind the pooler at `TEST_PGBOUNCER_URL`.
+pub(crate) fn on_pooled<B: Future<Output = ()>>(behaviour: impl FnOnce(World) -> B) {
+    let Some(server) = postgres_server() else { return };
+    let Some(pooler) = env::var("TEST_PGBOUNCER_URL").ok().filter(|url| !url.is_empty()) else {
+        println!("skipped: TEST_PGBOUNCER_URL is not set");
+        assert!(env::var_os("CI").is_none(), "CI skips no pooler: set TEST_PGBOUNCER_URL");
+        return;
+    };
+    let name = format!("conformance_{}", Uuid::now_v7().simple());
+    let parsed = |url: String| Box::new(url.parse().expect("a URL of PostgreSQL"));
+    on_fresh(Database::Pooled { server: parsed(server), pooler: parsed(pooler), name }, behaviour);
+}
+
+fn on_fresh<B: Future<Output = ()>>(database: Database, behaviour: impl FnOnce(World) -> B) {
     block_on(database.create());
     let dropped_at_the_end = DropOnDrop(database.clone());
     run(database, behaviour);

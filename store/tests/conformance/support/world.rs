@@ -65,7 +65,7 @@ impl World {
     pub(crate) async fn another_node(&self) -> NodeStore {
         let store = match &self.database {
             Database::Sqlite { .. } => self.store.clone(),
-            Database::Postgres { .. } => {
+            Database::Postgres { .. } | Database::Pooled { .. } => {
                 let options = Options { connections: 3, ..options(Some(self.clock.clone())) };
                 connect(&self.database.url(), options).await.expect("another store")
             }
@@ -113,7 +113,7 @@ impl World {
                     End::RollBack => transaction.rollback().await.unwrap(),
                 }
             }
-            Database::Postgres { .. } => {
+            Database::Postgres { .. } | Database::Pooled { .. } => {
                 let mut connection = self.database.postgres_connection().await;
                 let mut transaction = connection.begin().await.unwrap();
                 punctual_store::postgres::insert_tasks(&mut transaction, tasks, Some(self.now())).await.unwrap();
