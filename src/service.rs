@@ -187,6 +187,9 @@ impl Service {
             None => None,
         };
         Exporter::of_process();
+        if Reach::of(config.listen) == Reach::Network && is_empty(&config).await? {
+            return Err(StartError::Open(config.listen));
+        }
         let store = connect(&config, &options).await?;
         prepare_plugins(&*store, &plugins, options.schema).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
@@ -213,7 +216,7 @@ impl Service {
             settings: settings(&config),
             redis: redis.clone(),
             leader_lease: config.leader_lease,
-            about: about(&plugins, address, options.start),
+            about: about(&plugins, address, options.start, config.heartbeat),
             state: Arc::clone(&state),
             start: options.start,
         })
@@ -443,14 +446,22 @@ pub(crate) async fn declare_topics(store: &dyn Store, declared: &[DeclaredTopic]
     Ok(())
 }
 
+/// Whether nothing of ours is in the database yet, so that there cannot be any keys either.
+async fn is_empty(config: &Config) -> Result<bool, StartError> {
+    let schema = punctual_store::schema_state(config.database_url.expose()).await;
+    let schema = schema.map_err(|error| StartError::Database { database: config.database_url.to_string(), error })?;
+    Ok(schema == SchemaState::EMPTY)
+}
+
 async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.keys().await?.iter().any(|key| key.revoked_at.is_none()))
 }
 
 /// What the node says about itself.
-fn about(plugins: &[Arc<dyn Plugin>], address: SocketAddr, start: Start) -> serde_json::Value {
+fn about(plugins: &[Arc<dyn Plugin>], address: SocketAddr, start: Start, heartbeat: Duration) -> serde_json::Value {
     serde_json::json!({
         "listen": address.to_string(),
+        "beat_ms": heartbeat.as_millis() as u64,
         "plugins": plugins.iter().map(|plugin| plugin.name()).collect::<Vec<_>>(),
         "topics": plugins::topics(plugins),
         "paused": start == Start::Paused,

@@ -49,7 +49,16 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Checks a key or name: 1 to 200 characters, none of them U+0000.
+/// Checks a name that people read: a key that is not blank.
+///
+/// # Errors
+/// A sentence that says what to change.
+pub fn check_name(text: &str) -> Result<(), String> {
+    check_key(text)?;
+    if text.trim().is_empty() { Err("must not be blank".into()) } else { Ok(()) }
+}
+
+/// Checks a key: 1 to 200 characters, none of them U+0000.
 ///
 /// # Errors
 /// A sentence that says what to change.

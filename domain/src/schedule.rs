@@ -7,7 +7,7 @@ use chrono::{DateTime, SubsecRound, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::id::ScheduleId;
-use crate::invalid::{Invalid, check_key};
+use crate::invalid::{Invalid, check_key, check_name};
 use crate::json::Json;
 use crate::retry::{Backoff, MAX_ATTEMPTS, RetryPolicy};
 use crate::task::{DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, check_metadata};
@@ -233,7 +233,7 @@ impl Definition {
     /// Every bad field, by its name in the API.
     pub fn validate(&self) -> Result<(), Invalid> {
         let mut invalid = Invalid::default();
-        invalid.check("name", check_key(&self.name));
+        invalid.check("name", check_name(&self.name));
         invalid.check("topic", self.topic.parse::<Topic>());
         if self.description.as_ref().is_some_and(|text| text.chars().count() > MAX_DESCRIPTION || text.contains('\0')) {
             invalid.add("description", format!("must have at most {MAX_DESCRIPTION} characters, and no U+0000"));

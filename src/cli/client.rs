@@ -61,6 +61,11 @@ impl ClientArgs {
 }
 
 impl Client {
+    /// Whether it shows an API key.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     pub(super) async fn get(&self, path: &[&str], query: &[(&str, Option<String>)]) -> Result<Answer> {
         self.call(Method::GET, path, query, None).await
     }
@@ -186,24 +191,66 @@ fn refusal(status: StatusCode, text: &str) -> String {
         return format!("the service answered {status}");
     };
     let Some(detail) = problem["detail"].as_str() else { return format!("the service answered {status}: {text}") };
-    let mut told = detail.to_owned();
     let errors = problem["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for error in errors {
-        let line = format!(
-            "{}: {}",
-            error["field"].as_str().unwrap_or_default(),
-            error["message"].as_str().unwrap_or_default()
-        );
+    let lines = errors.iter().map(|error| {
+        let (field, message) =
+            (error["field"].as_str().unwrap_or_default(), error["message"].as_str().unwrap_or_default());
+        (format!("{field}: {message}"), format!("{}: {message}", as_typed(field)))
+    });
+    let mut told = detail.to_owned();
+    for (line, typed) in lines {
         // The detail of a single bad field is that field.
-        if line != detail {
+        if line == detail {
+            told = typed;
+        } else {
             told.push_str("\n  ");
-            told.push_str(&line);
+            told.push_str(&typed);
         }
     }
     if status == StatusCode::UNAUTHORIZED {
         told.push_str("\n  set PUNCTUAL_TOKEN to an API key; `punctual key create` makes one");
     }
     told
+}
+
+/// A field of the API as this command line has it; as it is where that has no flag.
+fn as_typed(field: &str) -> &str {
+    const FLAGS: [(&str, &str); 33] = [
+        ("runAt", "--at"),
+        ("delayMs", "--in"),
+        ("timezone", "--tz"),
+        ("cronExpression", "--cron"),
+        ("everyMs", "--every"),
+        ("payload", "--payload"),
+        ("metadata", "--metadata"),
+        ("priority", "--priority"),
+        ("timeoutSeconds", "--timeout"),
+        ("retry.attempts", "--attempts"),
+        ("retry.backoff.type", "--backoff"),
+        ("retry.backoff.delay", "--backoff-delay"),
+        ("retry.backoff.maxDelay", "--backoff-max-delay"),
+        ("retry.backoff.jitter", "--backoff-jitter"),
+        ("clientRequestId", "--client-request-id"),
+        ("dedupeKey", "--dedupe-key"),
+        ("serialKey", "--serial-key"),
+        ("maxRetries", "--max-retries"),
+        ("overlapPolicy", "--overlap"),
+        ("misfirePolicy", "--misfire"),
+        ("misfireWindowSeconds", "--misfire-window"),
+        ("jitterSeconds", "--jitter"),
+        ("startAt", "--start-at"),
+        ("endAt", "--end-at"),
+        ("maxFires", "--max-fires"),
+        ("dstGap", "--dst-gap"),
+        ("dstFold", "--dst-fold"),
+        ("excludeCalendars", "--exclude-calendar"),
+        ("createdBy", "--created-by"),
+        ("status", "--status"),
+        ("from", "--from"),
+        ("to", "--to"),
+        ("limit", "--limit"),
+    ];
+    FLAGS.iter().find(|(name, _)| *name == field).map_or(field, |(_, flag)| flag)
 }
 
 #[cfg(test)]
@@ -221,6 +268,7 @@ mod tests {
                 r#"{"detail":"2 fields are wrong","errors":[{"field":"a","message":"b"},{"field":"c","message":"d"}]}"#,
                 "2 fields are wrong\n  a: b\n  c: d",
             ),
+            (r#"{"detail":"runAt: is past","errors":[{"field":"runAt","message":"is past"}]}"#, "--at: is past"),
             (r#"{"detail":"there is no task x"}"#, "there is no task x"),
             ("<html>", "the service answered 400 Bad Request"),
         ] {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use punctual_domain::audit::AuditEntry;
 use punctual_domain::id::{AuditId, KeyId};
-use punctual_domain::invalid::check_key;
+use punctual_domain::invalid::check_name;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::store::Store;
 use punctual_domain::topic::TopicPattern;
@@ -111,14 +111,16 @@ impl KeyCommand {
 
 impl CreateArgs {
     async fn run(self, plugins: Plugins) -> Result<()> {
-        check_key(&self.name).map_err(|message| anyhow::anyhow!("--name {message}"))?;
+        check_name(&self.name).map_err(|message| anyhow::anyhow!("--name {message}"))?;
         let is_json = self.at.json;
-        let text = match self.at.open(plugins).await? {
+        let (text, is_first) = match self.at.open(plugins).await? {
             Keys::Service(client) => {
                 let body = json!({"name": self.name, "role": self.role, "topics": self.topics});
-                client.post(&["keys"], body).await?.text
+                // Where there are keys, nobody makes one without.
+                (client.post(&["keys"], body).await?.text, !client.has_token())
             }
             Keys::Database(store) => {
+                let is_first = store.keys().await?.iter().all(|key| key.revoked_at.is_some());
                 let NewKey { secret, stored } =
                     NewKey::make(self.name, self.role, self.topics, store.now().await?).map_err(anyhow::Error::msg)?;
                 store.create_key(&stored).await?;
@@ -126,7 +128,7 @@ impl CreateArgs {
                 store.close().await?;
                 let mut shown = view(&stored);
                 shown["key"] = json!(secret.expose());
-                shown.to_string()
+                (shown.to_string(), is_first)
             }
         };
         if is_json {
@@ -135,6 +137,12 @@ impl CreateArgs {
         let made: Value = serde_json::from_str(&text)?;
         print(&field(&made["key"]))?;
         eprintln!("Keep it: it is not shown again. Its id is {}.", field(&made["id"]));
+        if is_first {
+            eprintln!(
+                "It is the first: from now on every caller needs a key, on this machine too. PUNCTUAL_TOKEN gives it to this \
+                 command, `Authorization: Bearer` to curl."
+            );
+        }
         Ok(())
     }
 }

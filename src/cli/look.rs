@@ -79,6 +79,9 @@ impl SpanArgs {
         zones: &ZoneDatabase,
         defaults: (TimeDelta, TimeDelta),
     ) -> Result<(DateTime<Utc>, DateTime<Utc>)> {
+        if let Some(tz) = &self.tz {
+            zones.zone(tz).context("--tz cannot be used")?;
+        }
         let now = SystemClock::new().now();
         let read = |name: &str, text: &Option<String>, default| match text {
             None => Ok(now + default),

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use super::output::{Clockface, Table, field, print};
 use super::task::CommonArgs;
@@ -31,7 +32,7 @@ impl NodesArgs {
                 field(&node["version"]),
                 field(&node["tzVersion"]),
                 field(&node["listen"]),
-                if node["paused"] == true { "paused" } else { "works" }.to_owned(),
+                state(node).to_owned(),
                 if node["leader"] == true { "yes" } else { "" }.to_owned(),
                 clockface.show_field(&node["startedAt"], "UTC").unwrap_or_default(),
                 clockface.show_field(&node["seenAt"], "UTC").unwrap_or_default(),
@@ -39,5 +40,13 @@ impl NodesArgs {
         }
         print(&table.text())?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn state(node: &Value) -> &'static str {
+    match (&node["silent"], &node["paused"]) {
+        (Value::Bool(true), _) => "silent",
+        (_, Value::Bool(true)) => "paused",
+        _ => "works",
     }
 }

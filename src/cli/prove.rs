@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
-use chrono::TimeDelta;
+use anyhow::{Result, anyhow};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::look::{Look, LookArgs, SpanArgs};
 use super::output::{Clockface, Table, print};
@@ -31,7 +31,8 @@ Columns:
   MISSING   nobody decided them
   DOUBLE    made two tasks, or were decided twice
 
-Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected.")]
+Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; also if nothing could be proven, for
+which stderr has the reason.")]
 pub(super) struct ProveArgs {
     /// One schedule by name or id, also a deleted one [default: all]
     schedule: Option<String>,
@@ -54,7 +55,20 @@ impl ProveArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let zones = when::zones()?;
         let (from, to) = self.span.read(&zones, (TimeDelta::days(-1), TimeDelta::zero()))?;
-        let (report, text) = match self.look.open(plugins).await? {
+        let asked = self.ask(plugins, from, to).await;
+        // Exit code 1 means that something did not fire, too: nobody should take a typing error for that.
+        let (report, text) = asked.map_err(|error| anyhow!("nothing was proven: {error:#}"))?;
+        if self.look.json {
+            print(&text)?;
+        } else {
+            print(&Page { report: &report, zone: self.span.tz.as_deref(), clockface: Clockface::new(zones) }.text())?;
+        }
+        Ok(if report.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The report, and the same as it came.
+    async fn ask(&self, plugins: Plugins, from: DateTime<Utc>, to: DateTime<Utc>) -> Result<(Report, String)> {
+        match self.look.open(plugins).await? {
             Look::Service(client) => {
                 let query = [
                     ("schedule", self.schedule.clone()),
@@ -62,21 +76,15 @@ impl ProveArgs {
                     ("to", Some(when::written(to))),
                 ];
                 let answer = client.get(&["prove"], &query).await?;
-                (answer.read::<Report>()?, answer.text)
+                Ok((answer.read()?, answer.text))
             }
             Look::Database(inspector, progress) => {
                 let report = inspector.prove(self.schedule.as_deref(), from, to).await?;
                 drop(progress);
                 let text = serde_json::to_string(&report)?;
-                (report, text)
+                Ok((report, text))
             }
-        };
-        if self.look.json {
-            print(&text)?;
-        } else {
-            print(&Page { report: &report, zone: self.span.tz.as_deref(), clockface: Clockface::new(zones) }.text())?;
         }
-        Ok(if report.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 

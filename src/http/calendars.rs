@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{NaiveDate, Weekday};
 use punctual_domain::calendar::Calendar;
-use punctual_domain::invalid::check_key;
+use punctual_domain::invalid::check_name;
 use punctual_domain::store::{Answer, Reply};
 
 use super::auth::Caller;
@@ -116,7 +116,7 @@ pub(crate) async fn delete(
 
 /// Reads all but the name; worthless if anything was refused.
 fn calendar(name: String, mut fields: Fields<'_>, refusals: &mut Refusals) -> Calendar {
-    if let Err(message) = check_key(&name) {
+    if let Err(message) = check_name(&name) {
         refusals.add("name", message);
     }
     let mut dates = BTreeSet::new();

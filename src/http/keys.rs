@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use punctual_domain::id::KeyId;
-use punctual_domain::invalid::check_key;
+use punctual_domain::invalid::check_name;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::store::Page;
 use punctual_domain::topic::TopicPattern;
@@ -83,7 +83,7 @@ fn read(fields: &mut Fields<'_>, refusals: &mut Refusals) -> (String, Role, Vec<
         }
     }
     let name = fields.text("name", refusals);
-    if let Some(Err(message)) = name.as_deref().map(check_key) {
+    if let Some(Err(message)) = name.as_deref().map(check_name) {
         refusals.add("name", message);
     }
     let role = fields.text("role", refusals).and_then(|text| {

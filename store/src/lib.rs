@@ -5,6 +5,8 @@
 //! the same names, and so do the queries, so that two dialects can be laid side by side.
 
 mod claimed;
+#[cfg(test)]
+mod filters;
 mod instant;
 mod migration;
 mod plugins;

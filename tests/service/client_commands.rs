@@ -96,7 +96,10 @@ async fn topics_are_written_listed_and_paused() {
     assert!(shown.contains("2.5 per second") && !shown.contains("swordfish"), "{shown}");
     assert_eq!(desk.ok(&["topic", "delete", "mail.*"]).trim(), "deleted mail.*");
     for (arguments, part) in [
-        (&["topic", "show", "mail.*"][..], "there is no definition of the topic"),
+        (&["task", "add", "echo", "--at", "2020-01-01T00:00:00Z", "--tz", "UTC"][..], "--at: "),
+        (&["schedule", "add", " ", "--every", "1h", "--tz", "UTC", "--topic", "echo"], "must not be blank"),
+        (&["simulate", "--tz", "EST"], "America/New_York"),
+        (&["topic", "show", "mail.*"], "there is no definition of the topic"),
         (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "route.url"),
         (&["topic", "put", "a", "--webhook", "https://example.com/", "--secret", "@none"], "none cannot be read"),
     ] {
@@ -113,6 +116,7 @@ async fn nodes_and_keys_of_a_service_are_listed() {
     assert!(nodes.contains("LEADS") && nodes.contains("yes"), "{nodes}");
     let (code, key, error) = desk.run(&["key", "create", "--name", "boss", "--role", "admin"]);
     assert!(code == Some(0) && key.starts_with("pk_") && error.contains("not shown again"), "{key}{error}");
+    assert!(error.contains("every caller needs a key"), "{error}");
     assert!(desk.refused(&["key", "list"]).contains("PUNCTUAL_TOKEN"), "now one is needed");
     let with_key = |arguments: &[&str]| {
         let mut command = punctual(desk.database.folder.path());
@@ -167,7 +171,9 @@ async fn events_are_followed_through_a_restart() {
 async fn what_is_wrong_is_said_before_and_after_asking() {
     let desk = Desk::open();
     let error = desk.refused(&["task", "add", "a b", "--priority", "1000"]);
-    assert!(error.contains("2 fields are wrong") && error.contains("\n  topic: ") && error.contains("\n  priority: "));
+    assert!(
+        error.contains("2 fields are wrong") && error.contains("\n  topic: ") && error.contains("\n  --priority: ")
+    );
     for (arguments, part) in [
         (
             &["task", "add", "echo", "--at", "2036-03-09 02:30", "--tz", "America/New_York"][..],

@@ -110,6 +110,7 @@ fn a_service_that_cannot_start_says_why() {
         assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
         assert!(error.contains(why) && !error.contains("swordfish"), "{why}: {error}");
     }
+    assert!(!database.folder.path().join("punctual.db").exists(), "what cannot start leaves no database behind");
 }
 
 #[tokio::test]

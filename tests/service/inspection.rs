@@ -7,10 +7,10 @@ use punctual_domain::schedule::Rhythm;
 use serde_json::Value;
 
 use crate::bygone::Bygone;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Database, Server, punctual};
 
-on_each_database!(
+on_each_database_and_pooler!(
     what_fired_is_proven_with_a_service_and_without_one,
     a_fire_that_is_gone_is_missing,
     an_outage_is_explained_and_proven,
@@ -93,7 +93,7 @@ async fn what_fired_is_proven_with_a_service_and_without_one(database: Database)
     let (code, page) = ask(&database, &server, &["prove", "every-minute", "--from", "+1h", "--to", "+2h"]);
     assert!(code == 0 && page.contains("NOTHING TO PROVE") && page.contains("what is due later was not"), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "nonsense"]);
-    assert!(code == 1 && page.contains("there is no schedule \"nonsense\""), "{page}");
+    assert!(code == 1 && page.contains("nothing was proven: there is no schedule \"nonsense\""), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "--from", "now", "--to", "-1h"]);
     assert!(code == 1 && page.contains("from: must be before to"), "{page}");
     server.stop();

@@ -5,10 +5,10 @@ use std::process::{Command, Output};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server, punctual};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_key_is_made_by_command_used_and_revoked,
     keys_are_made_listed_and_revoked_over_http,
     changes_are_noted_with_who_made_them,
@@ -175,6 +175,7 @@ async fn nodes_say_what_they_are(database: Database) {
     let node = &nodes["items"][0];
     assert_eq!(nodes["items"].as_array().unwrap().len(), 1, "{nodes}");
     assert_eq!((&node["paused"], &node["plugins"]), (&json!(true), &json!(["echo"])));
+    assert_eq!(node["silent"], false);
     assert!(server.url.ends_with(node["listen"].as_str().unwrap()), "{node}");
     for field in ["id", "version", "tzVersion", "startedAt", "seenAt"] {
         assert!(node[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");

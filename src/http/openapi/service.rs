@@ -70,6 +70,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("startedAt", Schema::instant()),
         ("seenAt", Schema::instant()),
         ("paused", Schema::flag()),
+        (
+            "silent",
+            Schema::flag().about("whether it missed three of its heartbeats: it died, or cannot reach the database"),
+        ),
         ("leader", Schema::flag().about("whether it decides what is due")),
         ("plugins", Schema::list(Schema::text())),
         ("listen", Schema::text().or_null()),

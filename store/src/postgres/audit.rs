@@ -34,32 +34,38 @@ impl Audit for PostgresStore {
     }
 
     async fn audit(&self, filter: &AuditFilter, page: Page<AuditId>) -> Result<Vec<AuditEntry>, StoreError> {
-        let mut query = QueryBuilder::<Postgres>::new(
-            "SELECT id, at, key_id, actor, action, target, status, request_id FROM punctual_audit WHERE true",
-        );
-        if let Some(key_id) = filter.key_id {
-            query.push(" AND key_id = ").push_bind(key_id.0);
-        }
-        for (column, text) in [("actor", &filter.actor), ("action", &filter.action), ("target", &filter.target)] {
-            if let Some(text) = text {
-                query.push(format!(" AND {column} = ")).push_bind(text.clone());
-            }
-        }
-        if let Some(from) = filter.at.from {
-            query.push(" AND at >= ").push_bind(bounded(from));
-        }
-        if let Some(to) = filter.at.to {
-            query.push(" AND at < ").push_bind(bounded(to));
-        }
-        if let Some(after) = page.after {
-            query.push(" AND id < ").push_bind(after.0);
-        }
-        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        let mut query = matching(filter, page);
         lend!(self, |connection| {
             let found = query.build().fetch_all(connection).await.map_err(broken)?;
             found.iter().map(entry).collect()
         })
     }
+}
+
+/// Entries that match, newest first.
+pub(super) fn matching(filter: &AuditFilter, page: Page<AuditId>) -> QueryBuilder<Postgres> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "SELECT id, at, key_id, actor, action, target, status, request_id FROM punctual_audit WHERE true",
+    );
+    if let Some(key_id) = filter.key_id {
+        query.push(" AND key_id = ").push_bind(key_id.0);
+    }
+    for (column, text) in [("actor", &filter.actor), ("action", &filter.action), ("target", &filter.target)] {
+        if let Some(text) = text {
+            query.push(format!(" AND {column} = ")).push_bind(text.clone());
+        }
+    }
+    if let Some(from) = filter.at.from {
+        query.push(" AND at >= ").push_bind(bounded(from));
+    }
+    if let Some(to) = filter.at.to {
+        query.push(" AND at < ").push_bind(bounded(to));
+    }
+    if let Some(after) = page.after {
+        query.push(" AND id < ").push_bind(after.0);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    query
 }
 
 fn entry(row: &PgRow) -> Result<AuditEntry, StoreError> {

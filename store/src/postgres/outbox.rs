@@ -91,15 +91,7 @@ impl Outbox for PostgresStore {
     }
 
     async fn messages(&self, status: Option<MessageStatus>, page: Page<MessageId>) -> Result<Vec<Message>, StoreError> {
-        let mut query = QueryBuilder::<Postgres>::new(SELECT);
-        query.push("WHERE true");
-        if let Some(status) = status {
-            query.push(" AND status = ").push_bind(status.as_str());
-        }
-        if let Some(after) = page.after {
-            query.push(" AND id < ").push_bind(after.0);
-        }
-        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        let mut query = matching(status, page);
         lend!(self, |connection| {
             let found = query.build().fetch_all(connection).await.map_err(broken)?;
             found.iter().map(message_row).collect()
@@ -130,6 +122,20 @@ impl Outbox for PostgresStore {
             Ok(retried.rows_affected() > 0)
         })
     }
+}
+
+/// Messages that match, newest first.
+pub(super) fn matching(status: Option<MessageStatus>, page: Page<MessageId>) -> QueryBuilder<Postgres> {
+    let mut query = QueryBuilder::<Postgres>::new(SELECT);
+    query.push("WHERE true");
+    if let Some(status) = status {
+        query.push(" AND status = ").push_bind(status.as_str());
+    }
+    if let Some(after) = page.after {
+        query.push(" AND id < ").push_bind(after.0);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    query
 }
 
 /// Writes messages; the first of each key counts, in this call and for good.

@@ -96,7 +96,7 @@ async fn topic_of(
     Ok(TopicDefinition::for_topic(&definitions, &topic).cloned())
 }
 
-fn matching(id: ScheduleId, filter: &FireFilter, page: Page<FireId>) -> Query {
+pub(super) fn matching(id: ScheduleId, filter: &FireFilter, page: Page<FireId>) -> Query {
     let mut query = Query::new(include_str!("sql/fires.sql"));
     query.push("WHERE f.schedule_id = ").push_bind(id.0);
     if let Some(after) = page.after {

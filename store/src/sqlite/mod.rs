@@ -23,6 +23,8 @@ mod list;
 mod migrate;
 mod outbox;
 mod piece;
+#[cfg(test)]
+mod plans;
 mod plugins;
 mod pulls;
 mod rows;

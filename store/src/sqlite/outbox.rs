@@ -83,15 +83,7 @@ impl Outbox for SqliteStore {
     }
 
     async fn messages(&self, status: Option<MessageStatus>, page: Page<MessageId>) -> Result<Vec<Message>, StoreError> {
-        let mut query = Query::new(include_str!("sql/messages.sql"));
-        query.push("WHERE true");
-        if let Some(status) = status {
-            query.push(" AND status = ").push_bind(status.as_str());
-        }
-        if let Some(after) = page.after {
-            query.push(" AND id < ").push_bind(after.0);
-        }
-        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        let mut query = matching(status, page);
         self.read(move |connection, _| {
             async move {
                 let found = query.build().fetch_all(connection).await.map_err(broken)?;
@@ -135,6 +127,20 @@ impl Outbox for SqliteStore {
         })
         .await
     }
+}
+
+/// Messages that match, newest first.
+pub(super) fn matching(status: Option<MessageStatus>, page: Page<MessageId>) -> Query {
+    let mut query = Query::new(include_str!("sql/messages.sql"));
+    query.push("WHERE true");
+    if let Some(status) = status {
+        query.push(" AND status = ").push_bind(status.as_str());
+    }
+    if let Some(after) = page.after {
+        query.push(" AND id < ").push_bind(after.0);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    query
 }
 
 /// Writes messages; the first of each key counts, in this call and for good.
