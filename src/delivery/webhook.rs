@@ -1,6 +1,7 @@
 //! The transport `webhook`: messages to an address of the operator's, signed like every webhook of ours.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::SecondsFormat;
@@ -15,6 +16,8 @@ use super::content;
 use crate::config::Secret;
 use crate::routes::courier::{Answered, Courier, Parcel};
 
+/// How long a message waits for a place at its host before it is tried again later.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How much an error says of the answer.
 const SHOWN: usize = 500;
 
@@ -55,7 +58,7 @@ impl Transport for Webhook {
             body: body.to_string(),
             headers: HeaderMap::new(),
         };
-        let answered = self.courier.take(parcel).await.map_err(DeliveryError::later)?;
+        let answered = self.courier.take(parcel, PATIENCE).await.map_err(DeliveryError::later)?;
         if answered.status.is_success() { Ok(id) } else { Err(refusal(answered)) }
     }
 }

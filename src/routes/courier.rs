@@ -2,9 +2,11 @@
 //!
 //! Every URL is checked as it is written, whatever address it spells; a name is looked up here and nowhere else, all
 //! addresses it stands for are checked, and the connection goes to one of those: nobody can answer differently in between.
-//! Redirects are not followed, and proxies are not used. At most so many calls go to one host at a time.
+//! Redirects are not followed, and proxies are not used. At most so many calls go to one host at a time; whoever waits too
+//! long for a place is told so, and has called nobody.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -52,6 +54,24 @@ pub(crate) struct Parcel<'a> {
     pub(crate) headers: HeaderMap,
 }
 
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// There was no place at the host in time: nobody was called.
+    Busy,
+    /// A sentence that says why.
+    Failed(String),
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => write!(f, "{PER_HOST} other calls are under way to that host"),
+            Self::Failed(error) => f.write_str(error),
+        }
+    }
+}
+
 /// What was answered.
 pub(crate) struct Answered {
     pub(crate) status: StatusCode,
@@ -90,15 +110,19 @@ impl Courier {
         Ok(Self { client, allowed, clock, hosts: Arc::default() })
     }
 
-    /// Makes a call, and answers what came of it. It takes as long as the other side does, but for the body of the answer.
+    /// Makes a call, and answers what came of it. It waits so long for a place at the host; the call then takes as long as
+    /// the other side does, but for the body of the answer.
     ///
     /// # Errors
-    /// A sentence that says why there is no answer.
-    pub(crate) async fn take(&self, parcel: Parcel<'_>) -> Result<Answered, String> {
+    /// Why there is no answer.
+    pub(crate) async fn take(&self, parcel: Parcel<'_>, patience: Duration) -> Result<Answered, Unanswered> {
         // Also what was fine when it was written: the configuration may have changed.
-        let url = address::check_url(parcel.url, &self.allowed).map_err(|error| format!("the URL {error}"))?;
+        let url = address::check_url(parcel.url, &self.allowed);
+        let url = url.map_err(|error| Unanswered::Failed(format!("the URL {error}")))?;
         let places = self.places(&url);
-        let _place = places.acquire().await.map_err(|error| error.to_string())?;
+        let Ok(Ok(_place)) = tokio::time::timeout(patience, places.acquire()).await else {
+            return Err(Unanswered::Busy);
+        };
         let now = self.clock.now();
         let signature = signature::sign(parcel.secrets, &parcel.id, now.timestamp(), &parcel.body);
         let response = self
@@ -113,7 +137,7 @@ impl Courier {
             .send()
             .await
             // The URL may carry what nobody else should know.
-            .map_err(|error| reasons(&error.without_url()))?;
+            .map_err(|error| Unanswered::Failed(reasons(&error.without_url())))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers(), self.clock.now()));
         let (body, is_cut) = beginning(response).await;
         Ok(Answered { status, retry_after, body, is_cut })

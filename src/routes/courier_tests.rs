@@ -63,7 +63,7 @@ fn courier(allowed: &[&str], names: &[(&'static str, &[&'static str])]) -> Couri
 async fn call(courier: &Courier, url: &str) -> Result<Answered, String> {
     let secrets = ["swordfish".to_owned()];
     let parcel = Parcel { url, secrets: &secrets, id: "1".into(), body: "{}".into(), headers: HeaderMap::new() };
-    courier.take(parcel).await
+    courier.take(parcel, Duration::from_secs(60)).await.map_err(|error| error.to_string())
 }
 
 /// The URLs that must never be called, as they lead to a port.
@@ -204,6 +204,15 @@ async fn no_more_calls_than_places_go_to_one_host() {
     let url = Url::parse("http://127.0.0.1:9/").unwrap();
     let places = courier.places(&url);
     let all = places.try_acquire_many(PER_HOST as u32).unwrap();
+    let parcel = Parcel {
+        url: "http://127.0.0.1:9/",
+        secrets: &[],
+        id: "1".into(),
+        body: "{}".into(),
+        headers: HeaderMap::new(),
+    };
+    let busy = courier.take(parcel, Duration::from_millis(10)).await;
+    assert_eq!(busy.err(), Some(Unanswered::Busy));
     assert!(courier.places(&Url::parse("http://127.0.0.1:9/other").unwrap()).try_acquire().is_err());
     assert!(courier.places(&Url::parse("http://127.0.0.1:10/").unwrap()).try_acquire().is_ok());
     drop(all);

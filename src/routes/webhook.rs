@@ -7,6 +7,8 @@
 //! | 410 | has failed for good |
 //! | 429 or 503 with `Retry-After` | is tried again then, if attempts are left |
 //! | anything else, or none | has failed; the retry policy decides |
+//!
+//! One that finds no place at a host with many calls under way is put off, and uses up no attempt: nobody was called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +28,16 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::warn;
 
-use super::courier::{Answered, Courier, Parcel};
+use super::courier::{Answered, Courier, Parcel, Unanswered};
 
 /// The longest lease that a receiver gets; it may extend it.
 const LONGEST_LEASE_SECONDS: u32 = 3600;
 /// How often, and after which pause, it is tried to give a receiver its lease.
 const HAND_OVERS: u32 = 3;
 const BETWEEN_HAND_OVERS: Duration = Duration::from_millis(200);
+/// The longest wait for a place at a host, and how long whoever found none is put off.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
+const PUT_OFF: Duration = Duration::from_secs(1);
 /// How much an error says of the answer, in bytes.
 const MAX_ERROR_BYTES: usize = 16 * 1024;
 
@@ -72,15 +77,21 @@ impl Carrier for Webhooks {
         headers.insert("punctual-fence", task.epoch.0.into());
         headers.insert("punctual-attempt", attempt.number.into());
         let parcel = Parcel { url, secrets, id: task.id.to_string(), body, headers };
-        match self.courier.take(parcel).await {
+        match self.courier.take(parcel, patience(task.timeout_seconds)).await {
             Ok(answered) if answered.status == StatusCode::ACCEPTED => {
                 self.hand_over(task).await;
                 Carried::Elsewhere
             }
             Ok(answered) => Carried::Ended(outcome(answered)),
-            Err(error) => Carried::Ended(Outcome::failed(error)),
+            Err(Unanswered::Busy) => Carried::Ended(Outcome::Snoozed { delay: PUT_OFF }),
+            Err(Unanswered::Failed(error)) => Carried::Ended(Outcome::failed(error)),
         }
     }
+}
+
+/// How long an attempt with that time limit waits for a place: most of its time is for the call.
+fn patience(timeout_seconds: u32) -> Duration {
+    (Duration::from_secs(timeout_seconds.into()) / 4).min(LONGEST_PATIENCE)
 }
 
 impl Webhooks {
@@ -151,6 +162,13 @@ mod tests {
         ] {
             let outcome = format!("{:?}", outcome(answered(status, retry_after, " no\n")));
             assert!(outcome.starts_with(meaning), "{status} {retry_after:?}: {outcome}");
+        }
+    }
+
+    #[test]
+    fn most_of_the_time_limit_is_for_the_call() {
+        for (limit, milliseconds) in [(1, 250), (60, 15_000), (120, 30_000), (3600, 30_000)] {
+            assert_eq!(patience(limit), Duration::from_millis(milliseconds), "{limit}");
         }
     }
 

@@ -22,6 +22,7 @@ mod firing;
 mod fuzzing;
 mod health;
 mod hostile;
+mod hostile_receivers;
 mod idempotency;
 mod in_process;
 mod inspection;
