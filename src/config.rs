@@ -9,12 +9,14 @@ mod secret;
 mod source;
 mod value;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::{ConfigError, ConfigErrors};
 use lettre::message::Mailbox;
+use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::TopicDefinition;
 pub use secret::Secret;
 pub use source::{DEFAULT_FILE, Source, Sources};
@@ -71,10 +73,8 @@ pub struct Config {
     pub webhook_allow: Vec<Network>,
     /// How messages go out.
     pub notify: NotifyConfig,
-    /// The plugin `signup`.
-    pub signup: SignupConfig,
-    /// The plugin `clearpath`.
-    pub clearpath: ClearpathConfig,
+    /// What plugins are told, by the names of variables.
+    pub plugin_settings: BTreeMap<&'static str, Secret>,
     /// Topics that the file declares; written at every start.
     pub topics: Vec<DeclaredTopic>,
 }
@@ -111,26 +111,6 @@ pub struct NotifyConfig {
     pub admin_alert_email: Option<String>,
     /// Where alerts are sent as well.
     pub admin_alert_webhook_url: Option<Secret>,
-}
-
-/// What the plugin `signup` needs.
-#[derive(Debug, Clone)]
-pub struct SignupConfig {
-    /// Where reminders lead to.
-    pub dashboard_url: String,
-    /// Who hears of new sign-ups.
-    pub alert_email: Option<String>,
-}
-
-/// What the plugin `clearpath` needs.
-#[derive(Debug, Clone)]
-pub struct ClearpathConfig {
-    /// How lab results come in.
-    pub lab_integration_model: Option<String>,
-    /// Where they are polled.
-    pub lab_api_url: Option<String>,
-    /// The key for that.
-    pub lab_api_key: Option<Secret>,
 }
 
 /// A configuration, and where each of its values came from.
@@ -242,15 +222,7 @@ impl Reader<'_> {
             redis_url: self.optional("redis.url", |text| value::url(text, &["redis", "rediss"])),
             plugins: self.required("plugins.enabled", |text| value::list(text, |name| plugin(name, &plugins))),
             webhook_allow,
-            signup: SignupConfig {
-                dashboard_url: self.required("signup.dashboard_url", value::web_address),
-                alert_email: self.optional("signup.alert_email", value::mail_address),
-            },
-            clearpath: ClearpathConfig {
-                lab_integration_model: self.optional("clearpath.lab_integration_model", |text| Ok(text.to_owned())),
-                lab_api_url: self.optional("clearpath.lab_api_url", value::web_address),
-                lab_api_key: self.optional("clearpath.lab_api_key", |text| Ok(Secret::hidden(text))),
-            },
+            plugin_settings: self.plugin_settings(),
             topics: Vec::new(),
         };
         self.check_shorter("heartbeat_seconds", config.heartbeat, "lease_seconds", config.lease);
@@ -306,6 +278,32 @@ impl Reader<'_> {
             admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
             admin_alert_webhook_url,
         }
+    }
+
+    /// What plugins are told, by the names of variables.
+    fn plugin_settings(&mut self) -> BTreeMap<&'static str, Secret> {
+        type Check = fn(&str) -> Result<(), String>;
+        let zone: Check = |text| ZoneDatabase::bundled().zone(text).map(drop).map_err(|error| error.to_string());
+        let text: Check = |_| Ok(());
+        let url: Check = |text| value::web_address(text).map(drop);
+        let email: Check = |text| value::mail_address(text).map(drop);
+        let checks = [
+            ("notify.admin_alert_email", email),
+            ("signup.dashboard_url", url),
+            ("signup.alert_email", email),
+            ("operations.timezone", zone),
+            ("clearpath.lab_integration_model", text),
+            ("clearpath.lab_api_url", url),
+            ("clearpath.lab_api_key", text),
+        ];
+        let mut settings = BTreeMap::new();
+        for (name, check) in checks {
+            let said = self.optional(name, |text| check(text).map(|()| Secret::hidden(text)));
+            if let (Some(key), Some(said)) = (Key::named(name), said) {
+                settings.insert(key.variable, said);
+            }
+        }
+        settings
     }
 
     fn required<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> T {

@@ -185,6 +185,12 @@ impl Engine {
         }
     }
 
+    /// What plugins use of this node outside of handlers.
+    pub(crate) fn plugin_engine(&self) -> Arc<dyn punctual_sdk::engine::Engine> {
+        let listening = self.listening.clone();
+        punctual_actors::plugin_engine(&self.deps, move || listening.hints())
+    }
+
     pub(crate) fn node_id(&self) -> NodeId {
         self.node_id
     }

@@ -87,6 +87,14 @@ pub enum BadPlugin {
         /// Why.
         error: String,
     },
+    /// A route of its cannot be served.
+    #[error("the plugin {plugin} cannot be used: {error}")]
+    Route {
+        /// Its name.
+        plugin: &'static str,
+        /// Why.
+        error: String,
+    },
     /// Another one has its name.
     #[error("two plugins have the name {0}")]
     SameName(&'static str),

@@ -4,13 +4,14 @@
 //! keys, the socket, the engine. Stopping: no new connections, then requests and the engine's attempts finish within the
 //! drain deadline, and the engine closes the store.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use chrono::TimeDelta;
-use punctual_actors::{Handlers, Settings, TreeError};
+use punctual_actors::{Handlers, Settings, TreeError, add_schedules, add_topics};
 use punctual_domain::clock::Clock;
 use punctual_domain::store::{MigrationError, Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
@@ -28,7 +29,7 @@ use crate::config::{Config, DeclaredTopic};
 use crate::delivery::{self, DeliverySetupError};
 use crate::engine::{self, Command, Engine, EngineError};
 use crate::feed::Feed;
-use crate::http::{self, Api, BoundedListener, Headers, Reach, State};
+use crate::http::{self, Api, BoundedListener, Headers, PluginRoutes, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
@@ -179,6 +180,7 @@ impl Service {
         let plugins = options.plugins.enabled(&config.plugins);
         plugins::patterns(&plugins)?;
         let templates = Templates::of(&plugins)?;
+        let plugin_routes = PluginRoutes::of(&plugins)?;
         // Before the database: a start that cannot succeed must not migrate it.
         let (socket, address) = listen(config.listen).await?;
         let metrics_socket = match config.metrics_listen {
@@ -205,12 +207,17 @@ impl Service {
         let transports = delivery::transports(&config.notify, &courier, &clock)?;
         delivery::redirect_mail(&*store, &transports).await?;
         let webhooks = Webhooks { courier, store: Arc::clone(&store), clock: Arc::clone(&clock) };
+        for plugin in &plugins {
+            add_topics(&*store, &**plugin).await?;
+        }
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
             database_url: config.database_url.clone(),
             zones: zones.clone(),
             clock: Arc::clone(&clock),
-            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin)).with_carrier(Arc::new(webhooks)),
+            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin))
+                .with_carrier(Arc::new(webhooks))
+                .with_settings(plugin_settings(&config)),
             transports,
             alerts: delivery::alert_addresses(&config.notify),
             settings: settings(&config),
@@ -222,6 +229,10 @@ impl Service {
         })
         .await?;
         declare_topics(&*store, &config.topics).await?;
+        for plugin in &plugins {
+            add_schedules(&*store, &zones, engine.time().now(), &**plugin).await?;
+        }
+        engine.wake().schedules_changed();
         let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)));
         let wake = Arc::new(engine.wake());
         let desk = PullDesk::new(pull::Parts {
@@ -259,6 +270,7 @@ impl Service {
             rate_limit: config.rate_limit,
             feed: feed.clone(),
             templates,
+            plugins: plugin_routes.with_engine(engine.plugin_engine()),
         }));
         Ok(Self {
             zones,
@@ -383,6 +395,11 @@ async fn obey(engine: &mut Engine, state: &State, command: Command, drain: Durat
             let _ = done.send(true);
         }
     }
+}
+
+fn plugin_settings(config: &Config) -> BTreeMap<String, String> {
+    let said = config.plugin_settings.iter();
+    said.map(|(variable, said)| ((*variable).to_owned(), said.expose().to_owned())).collect()
 }
 
 fn settings(config: &Config) -> Settings {

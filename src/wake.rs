@@ -138,7 +138,7 @@ impl Listening {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = hints;
     }
 
-    fn hints(&self) -> Option<Hints> {
+    pub(crate) fn hints(&self) -> Option<Hints> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,17 +1,21 @@
 //! What this node provides to its plugins.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use punctual_domain::delivery::{DeliveryError, Transports, after_the_only_attempt};
+use punctual_domain::id::TaskId;
 use punctual_domain::json::Json;
 use punctual_domain::news::News;
 use punctual_domain::notify::new_message;
 use punctual_domain::store::{Store, Taken};
-use punctual_sdk::engine::{Engine, Outgoing};
+use punctual_domain::time::{Resolution, Zone, ZoneDatabase};
+use punctual_sdk::engine::{Engine, Outgoing, ZoneRules};
 use punctual_sdk::{Channel, Database, Error, NotifyError, Template, async_trait};
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use crate::sending::Taking;
 use crate::{Announcer, Hints};
@@ -22,14 +26,20 @@ const THEIRS: Duration = Duration::from_millis(500);
 /// The engine behind the plugins of one node.
 pub(crate) struct Host {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) hints: Arc<OnceLock<Hints>>,
+    pub(crate) hints: FindHints,
     /// Tells other nodes; `None` where there are none.
     pub(crate) announcer: Option<Announcer>,
+    pub(crate) zones: ZoneDatabase,
     pub(crate) transports: Transports,
     pub(crate) message_lease: Duration,
     /// By plugin and slug.
     pub(crate) templates: HashMap<(&'static str, &'static str), Template>,
+    /// By the names of their variables.
+    pub(crate) settings: Arc<BTreeMap<String, String>>,
 }
+
+/// Leads to the tree, if there is one at the moment.
+pub(crate) type FindHints = Arc<dyn Fn() -> Option<Hints> + Send + Sync>;
 
 #[async_trait]
 impl Engine for Host {
@@ -38,8 +48,18 @@ impl Engine for Host {
     }
 
     fn tasks_written(&self) {
-        if let Some(hints) = self.hints.get() {
+        if let Some(hints) = (self.hints)() {
             hints.tasks_written();
+        }
+    }
+
+    async fn tasks_cancelled(&self, ids: Vec<Uuid>) {
+        let ids: Vec<_> = ids.into_iter().map(TaskId).collect();
+        if let Some(hints) = (self.hints)() {
+            ids.iter().for_each(|id| hints.task_cancelled(*id));
+        }
+        if let Some(announcer) = &self.announcer {
+            announcer.tell(News::of_cancelled(ids));
         }
     }
 
@@ -58,6 +78,14 @@ impl Engine for Host {
         self.templates.get(&(plugin, slug)).copied()
     }
 
+    fn setting(&self, variable: &str) -> Option<&str> {
+        self.settings.get(variable).map(String::as_str)
+    }
+
+    fn zone(&self, name: &str) -> Result<Arc<dyn ZoneRules>, Error> {
+        Ok(Arc::new(Rules(self.zones.zone(name)?)))
+    }
+
     fn transport(&self, channel: Channel) -> Option<&str> {
         match channel {
             // Where it is set up on another node only, that one sends it.
@@ -67,7 +95,7 @@ impl Engine for Host {
     }
 
     fn messages_posted(&self) {
-        if let Some(hints) = self.hints.get() {
+        if let Some(hints) = (self.hints)() {
             hints.messages_posted();
         }
         // Where nothing here sends them, another node does, and need not look for them by itself.
@@ -101,6 +129,22 @@ impl Engine for Host {
                     });
                 }
             }
+        }
+    }
+}
+
+struct Rules(Zone);
+
+impl ZoneRules for Rules {
+    fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
+        at.naive_utc() + TimeDelta::seconds(self.0.offset_seconds_at(at).into())
+    }
+
+    fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
+        match self.0.resolve(local) {
+            Resolution::Unique { at } => at,
+            Resolution::Gap { end } => end,
+            Resolution::Fold { first, .. } => first,
         }
     }
 }

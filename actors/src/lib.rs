@@ -23,6 +23,7 @@ mod attempt;
 mod audience;
 mod claimer;
 mod counter;
+mod defaults;
 mod dispatcher;
 mod elector;
 mod host;
@@ -57,6 +58,7 @@ use tokio::sync::Notify;
 
 pub use announcer::Announcer;
 pub use counter::Begun;
+pub use defaults::{add_schedules, add_topics};
 pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::ActorStatus;
@@ -149,7 +151,9 @@ pub enum TreeError {
 pub async fn start(deps: Deps) -> Result<Running, TreeError> {
     // What plugins write wakes the tree, which is not there yet.
     let hints = Arc::new(OnceLock::new());
-    let deps = Deps { handlers: deps.handlers.clone().connected(&deps, hints.clone()), ..deps };
+    let found = Arc::clone(&hints);
+    let deps =
+        Deps { handlers: deps.handlers.clone().connected(&deps, Arc::new(move || found.get().cloned())), ..deps };
     let counter = Counter::default();
     let (store, node, lease) = (deps.store.clone(), deps.node, deps.settings.lease);
     let (supervisor, ended) = Actor::spawn(None, Supervisor { counter: counter.clone() }, deps)
@@ -159,6 +163,15 @@ pub async fn start(deps: Deps) -> Result<Running, TreeError> {
     // Nobody else sets it.
     let _ = hints.set(running.hints());
     Ok(running)
+}
+
+/// What plugins use of a node outside of handlers, as their HTTP routes do. `hints` leads to the tree, if there is one at
+/// the moment.
+pub fn plugin_engine(
+    deps: &Deps,
+    hints: impl Fn() -> Option<Hints> + Send + Sync + 'static,
+) -> Arc<dyn punctual_sdk::engine::Engine> {
+    deps.handlers.engine(deps, Arc::new(hints))
 }
 
 /// A tree that runs.

@@ -1,17 +1,18 @@
 //! What serves a topic on this node.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_domain::task::Task;
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
-use punctual_sdk::engine::context;
+use punctual_sdk::engine::{Engine, context};
 use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin, Template};
 
 use crate::audience::{Audience, Seat};
-use crate::host::Host;
+use crate::host::{FindHints, Host};
 use crate::meters::OTHER_TOPICS;
-use crate::{Announcer, Deps, Hints};
+use crate::{Announcer, Deps};
 
 /// The handlers and listeners that plugins registered on this node.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub struct Handlers {
     carriers: Vec<Arc<dyn Carrier>>,
     /// What the plugins send, each with its plugin.
     templates: Vec<(&'static str, Template)>,
+    /// What the configuration says to plugins.
+    settings: Arc<BTreeMap<String, String>>,
     /// Who is told when attempts begin, once there is an engine.
     audience: Option<Arc<Audience>>,
 }
@@ -36,6 +39,7 @@ impl Default for Handlers {
             announce: Arc::new(announce),
             carriers: Vec::new(),
             templates: Vec::new(),
+            settings: Arc::default(),
             audience: None,
         }
     }
@@ -56,6 +60,11 @@ impl Handlers {
             handlers.templates.extend(plugin.templates().into_iter().map(|template| (plugin.name(), template)));
         }
         handlers
+    }
+
+    /// With what the configuration says to plugins, by the names of its variables.
+    pub fn with_settings(self, settings: BTreeMap<String, String>) -> Self {
+        Self { settings: Arc::new(settings), ..self }
     }
 
     /// Adds a handler that belongs to no plugin.
@@ -82,15 +91,8 @@ impl Handlers {
     }
 
     /// The same, with a database behind them and the listeners in their seats.
-    pub(crate) fn connected(self, deps: &Deps, hints: Arc<OnceLock<Hints>>) -> Self {
-        let engine = Arc::new(Host {
-            store: deps.store.clone(),
-            hints,
-            announcer: Announcer::start(&deps.store),
-            transports: deps.transports.clone(),
-            message_lease: deps.settings.message_lease,
-            templates: self.templates.iter().map(|(plugin, template)| ((*plugin, template.slug), *template)).collect(),
-        });
+    pub(crate) fn connected(self, deps: &Deps, hints: FindHints) -> Self {
+        let engine = self.engine(deps, hints);
         let seats: Vec<_> =
             self.seats.into_iter().map(|seat| Seat { context: context(seat.plugin, engine.clone()), ..seat }).collect();
         let audience = Audience::of(seats.clone());
@@ -110,8 +112,23 @@ impl Handlers {
             announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience.clone())))),
             carriers: self.carriers,
             templates: self.templates,
+            settings: self.settings,
             audience,
         }
+    }
+
+    /// What this node provides to its plugins.
+    pub(crate) fn engine(&self, deps: &Deps, hints: FindHints) -> Arc<dyn Engine> {
+        Arc::new(Host {
+            store: deps.store.clone(),
+            hints,
+            announcer: Announcer::start(&deps.store),
+            zones: deps.zones.clone(),
+            transports: deps.transports.clone(),
+            message_lease: deps.settings.message_lease,
+            templates: self.templates.iter().map(|(plugin, template)| ((*plugin, template.slug), *template)).collect(),
+            settings: self.settings.clone(),
+        })
     }
 
     fn register(&mut self, topic: &str, performer: Performer) {

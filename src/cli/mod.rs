@@ -10,6 +10,7 @@ mod events;
 mod key;
 mod look;
 mod migrate;
+mod new_plugin;
 pub mod next;
 mod nodes;
 mod output;
@@ -89,6 +90,8 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// Shows the messages that plugins send, before anything is sent
     Template(template::TemplateArgs),
+    /// Writes a crate to begin a plugin with
+    NewPlugin(new_plugin::NewPluginArgs),
     /// Proves that everything fired that should have, once
     Prove(prove::ProveArgs),
     /// Says why a task, an execution or a schedule has not run
@@ -134,6 +137,7 @@ impl Cli {
             Some(Command::Events(args)) => args.run().await,
             Some(Command::Nodes(args)) => args.run().await,
             Some(Command::Template(args)) => args.run(&plugins),
+            Some(Command::NewPlugin(args)) => args.run(),
             Some(Command::Prove(args)) => args.run(plugins).await,
             Some(Command::Why(args)) => args.run(plugins).await,
             Some(Command::Simulate(args)) => args.run(plugins).await,
@@ -142,7 +146,8 @@ impl Cli {
             Some(Command::Restore(args)) => args.run(plugins).await,
             Some(Command::Bench(args)) => args.run(plugins).await,
             Some(Command::Openapi) => {
-                output::print(&serde_json::to_string_pretty(&crate::http::openapi_document())?)?;
+                let routes = crate::http::PluginRoutes::of(plugins.all())?;
+                output::print(&serde_json::to_string_pretty(&crate::http::openapi_document(&routes))?)?;
                 Ok(ExitCode::SUCCESS)
             }
             Some(Command::Completions(args)) => args.run(),

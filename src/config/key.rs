@@ -71,11 +71,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("notify.mail_from", "MAIL_FROM", Some("Punctual <punctual@localhost>"), Nothing, "The sender of e-mails; mail servers want one of your own domain."),
     key("notify.admin_alert_email", "ADMIN_ALERT_EMAIL", None, Nothing, "Who gets alerts, by the transport above; they are only logged if it is not set."),
     key("notify.admin_alert_webhook_url", "ADMIN_ALERT_WEBHOOK_URL", None, All, "Where alerts are sent as well, signed with webhook_secrets."),
-    key("signup.dashboard_url", "DASHBOARD_URL", Some("https://app.leadmetrics.ai"), Nothing, "Where sign-up reminders lead to. No effect yet."),
-    key("signup.alert_email", "SIGNUP_ALERT_EMAIL", None, Nothing, "Who hears of new sign-ups. No effect yet."),
-    key("clearpath.lab_integration_model", "LAB_INTEGRATION_MODEL", None, Nothing, "How lab results come in; they are polled if it is `api`. No effect yet."),
-    key("clearpath.lab_api_url", "LAB_API_URL", None, Nothing, "Where lab results are polled. No effect yet."),
-    key("clearpath.lab_api_key", "LAB_API_KEY", None, All, "The key for polling them. No effect yet."),
+    key("signup.dashboard_url", "DASHBOARD_URL", Some("https://app.leadmetrics.ai"), Nothing, "Where sign-up reminders lead to."),
+    key("signup.alert_email", "SIGNUP_ALERT_EMAIL", None, Nothing, "Who hears of new sign-ups; nobody if it is not set."),
+    key("operations.timezone", "PUNCTUAL_OPERATIONS_TIMEZONE", None, Nothing, "The organisation's time zone: all-day events without one of their own are at noon there; UTC if it is not set."),
+    key("clearpath.lab_integration_model", "LAB_INTEGRATION_MODEL", None, Nothing, "How lab results come in; they are polled if it is `api`."),
+    key("clearpath.lab_api_url", "LAB_API_URL", None, Nothing, "Where lab results are polled."),
+    key("clearpath.lab_api_key", "LAB_API_KEY", None, All, "The key for polling them."),
 ];
 
 /// Variables with our prefix that are not keys: how commands find a running service.

@@ -55,7 +55,9 @@ pub(crate) async fn note(State(api): State<Arc<Api>>, mut request: Request, next
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let target = Target::default();
     request.extensions_mut().insert(target.clone());
-    let Some(route) = route.filter(|route| is_change(request.method(), route)) else { return next.run(request).await };
+    let Some(route) = route.filter(|route| is_change(&api, request.method(), route)) else {
+        return next.run(request).await;
+    };
     let caller = request.extensions().get::<Caller>().cloned();
     let request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
     let action = format!("{} {route}", request.method());
@@ -95,9 +97,14 @@ impl Target {
     }
 }
 
-fn is_change(method: &Method, route: &str) -> bool {
+fn is_change(api: &Api, method: &Method, route: &str) -> bool {
+    let access = || table::access(method, route).or_else(|| api.plugins.access(method, route));
+    changes(method, access)
+}
+
+fn changes(method: &Method, access: impl FnOnce() -> Option<Access>) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
-        && matches!(table::access(method, route), Some(Access::Role(Role::Operate | Role::Admin)))
+        && matches!(access(), Some(Access::Role(Role::Operate | Role::Admin)))
 }
 
 /// What stands in the path where the route has a name in braces.
@@ -157,7 +164,7 @@ mod tests {
             (Method::POST, "/api/v1/tasks/{id}/complete", false),
             (Method::POST, "/nowhere", false),
         ] {
-            assert_eq!(is_change(&method, route), expected, "{method} {route}");
+            assert_eq!(changes(&method, || table::access(&method, route)), expected, "{method} {route}");
         }
     }
 

@@ -32,6 +32,12 @@ impl Call {
         }))
     }
 
+    /// The same, as a plugin's own transaction takes it.
+    pub(crate) fn for_plugin(&self) -> Option<punctual_sdk::engine::Call> {
+        let Keyed { owner, key, fingerprint } = self.0.clone()?;
+        Some(punctual_sdk::engine::Call { owner, key, fingerprint })
+    }
+
     /// What the same call was answered before, where that is a task or a count of them.
     pub(crate) async fn first_answer(&self, store: &dyn Store) -> Result<Option<Response>, Problem> {
         Ok(self.first(store).await?.map(respond))

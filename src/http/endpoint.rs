@@ -3,6 +3,7 @@
 //! The router is made of these and of nothing else, each behind the check of its own role: what is not listed does not
 //! exist, and what is listed cannot be reached with less than it needs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::problem::{Code, Problem};
 /// One route.
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) access: Access,
     pub(crate) pace: Pace,
     /// Its name among all operations, such as `listTasks`.
@@ -54,7 +55,7 @@ pub(crate) enum Pace {
 }
 
 /// Adds to an operation what it takes and answers.
-pub(crate) type Describe = fn(Operation) -> Operation;
+pub(crate) type Describe = Box<dyn Fn(Operation) -> Operation>;
 
 /// A route without its name.
 pub(crate) struct Unnamed(Endpoint);
@@ -104,15 +105,24 @@ where
     endpoint(method, path, Access::Role(Role::Admin), handler)
 }
 
-fn endpoint<H, T>(method: Method, path: &'static str, access: Access, handler: H) -> Unnamed
+/// A route for those who have access.
+pub(crate) fn endpoint<H, T>(method: Method, path: impl Into<Cow<'static, str>>, access: Access, handler: H) -> Unnamed
 where
     H: Handler<T, Arc<Api>>,
     T: 'static,
 {
     #[expect(clippy::expect_used, reason = "the table of routes is a constant, and a test reads it")]
     let filter = MethodFilter::try_from(method.clone()).expect("a method that can be routed");
-    let (id, summary, describe) = ("", "", (|operation| operation) as Describe);
-    Unnamed(Endpoint { method, path, access, pace: Pace::Quick, id, summary, describe, handler: on(filter, handler) })
+    Unnamed(Endpoint {
+        method,
+        path: path.into(),
+        access,
+        pace: Pace::Quick,
+        id: "",
+        summary: "",
+        describe: Box::new(|operation| operation),
+        handler: on(filter, handler),
+    })
 }
 
 impl Pace {
@@ -132,8 +142,13 @@ impl Unnamed {
     }
 
     /// Names it, and says what it does, what it takes and what it answers. There is no route without that.
-    pub(crate) fn named(self, id: &'static str, summary: &'static str, describe: Describe) -> Endpoint {
-        Endpoint { id, summary, describe, ..self.0 }
+    pub(crate) fn named(
+        self,
+        id: &'static str,
+        summary: &'static str,
+        describe: impl Fn(Operation) -> Operation + 'static,
+    ) -> Endpoint {
+        Endpoint { id, summary, describe: Box::new(describe), ..self.0 }
     }
 }
 
@@ -152,7 +167,7 @@ impl Endpoint {
                 Err(problem) => problem.into_response(),
             }
         });
-        router.route(self.path, self.handler.route_layer(layer))
+        router.route(&self.path, self.handler.route_layer(layer))
     }
 }
 

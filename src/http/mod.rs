@@ -38,6 +38,7 @@ mod nodes;
 mod openapi;
 mod outbox;
 mod outlook;
+mod plugin_routes;
 mod problem;
 mod query;
 mod requests;
@@ -56,7 +57,7 @@ mod trace;
 mod work;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -76,9 +77,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 pub(crate) use auth::Reach;
-use endpoint::Access;
+use endpoint::{Access, Endpoint};
 pub(crate) use listener::{BoundedListener, Headers};
 pub(crate) use openapi::document as openapi_document;
+pub(crate) use plugin_routes::PluginRoutes;
 pub(crate) use state::State;
 pub(crate) use topics::declared as declared_topic;
 
@@ -125,6 +127,8 @@ pub(crate) struct Api {
     gauges: metrics::Gauges,
     feed: Feed,
     templates: Templates,
+    plugins: PluginRoutes,
+    document: OnceLock<serde_json::Value>,
 }
 
 /// What an [`Api`] is made of.
@@ -153,6 +157,8 @@ pub(crate) struct Parts {
     pub(crate) feed: Feed,
     /// What the plugins send.
     pub(crate) templates: Templates,
+    /// What plugins answer.
+    pub(crate) plugins: PluginRoutes,
 }
 
 impl Api {
@@ -182,14 +188,21 @@ impl Api {
             gauges: metrics::Gauges::default(),
             feed: parts.feed,
             templates: parts.templates,
+            plugins: parts.plugins,
+            document: OnceLock::new(),
         }
+    }
+
+    /// All routes: those of the table, and those of the plugins.
+    fn endpoints(&self) -> Vec<Endpoint> {
+        table::endpoints().into_iter().chain(self.plugins.endpoints()).collect()
     }
 }
 
 /// Every route.
 pub(crate) fn router(api: &Arc<Api>) -> Router {
     let (open, guarded) =
-        table::endpoints().into_iter().partition::<Vec<_>, _>(|endpoint| endpoint.access == Access::Open);
+        api.endpoints().into_iter().partition::<Vec<_>, _>(|endpoint| endpoint.access == Access::Open);
     let guarded = guarded
         .into_iter()
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
@@ -205,7 +218,7 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
 
 /// The routes of an address that is for metrics alone: whoever reaches it needs no key.
 pub(crate) fn metrics_router(api: Arc<Api>) -> Router {
-    let endpoints = table::endpoints().into_iter().filter(|endpoint| ["/metrics", "/livez"].contains(&endpoint.path));
+    let endpoints = table::endpoints().into_iter().filter(|endpoint| ["/metrics", "/livez"].contains(&&*endpoint.path));
     let routes = endpoints.fold(Router::new(), |router, endpoint| endpoint.opened().add_to(router));
     surrounded(routes.fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(api))
 }

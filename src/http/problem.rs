@@ -32,6 +32,7 @@ pub(crate) enum Code {
     AlreadyEnded,
     NotFailed,
     LeaseLost,
+    Conflict,
     HandlerRegistered,
     VersionMismatch,
     TooLarge,
@@ -45,7 +46,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// Every code.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Invalid,
         Self::RunAtInPast,
         Self::InvalidTimezone,
@@ -64,6 +65,7 @@ impl Code {
         Self::AlreadyEnded,
         Self::NotFailed,
         Self::LeaseLost,
+        Self::Conflict,
         Self::HandlerRegistered,
         Self::VersionMismatch,
         Self::TooLarge,
@@ -131,6 +133,7 @@ impl Code {
             Self::AlreadyEnded => ("ALREADY_ENDED", S::CONFLICT, "The task has ended"),
             Self::NotFailed => ("NOT_FAILED", S::CONFLICT, "The task has not failed"),
             Self::LeaseLost => ("LEASE_LOST", S::CONFLICT, "The lease was lost"),
+            Self::Conflict => ("CONFLICT", S::CONFLICT, "It does not fit what is there"),
             Self::HandlerRegistered => ("HANDLER_REGISTERED", S::CONFLICT, "The topic has a handler"),
             Self::VersionMismatch => ("VERSION_MISMATCH", S::PRECONDITION_FAILED, "It was edited in between"),
             Self::TooLarge => ("TOO_LARGE", S::PAYLOAD_TOO_LARGE, "Too large"),

@@ -140,6 +140,11 @@ impl Parameters {
         self.instant(name).unwrap_or_default()
     }
 
+    /// All of them, for those who know them better.
+    pub(crate) fn into_pairs(self) -> Result<Vec<(String, String)>, Problem> {
+        self.refusals.or(self.given)
+    }
+
     /// Refuses what nobody asked for.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
         for (name, _) in &self.given {

@@ -1,5 +1,6 @@
 //! Every route of the API, on one page: who may call it, what answers, what it is called, and what says more about it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -150,9 +151,9 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// Who may call a route, if there is one.
+/// Who may call a route of the table, if there is one.
 pub(crate) fn access(method: &Method, path: &str) -> Option<Access> {
-    static ACCESS: LazyLock<HashMap<(Method, &'static str), Access>> = LazyLock::new(|| {
+    static ACCESS: LazyLock<HashMap<(Method, Cow<'static, str>), Access>> = LazyLock::new(|| {
         endpoints().into_iter().map(|endpoint| ((endpoint.method, endpoint.path), endpoint.access)).collect()
     });
     ACCESS.iter().find(|((known, route), _)| known == method && *route == path).map(|(_, access)| *access)
@@ -169,7 +170,7 @@ mod tests {
         let (mut ids, mut routes) = (HashSet::new(), HashSet::new());
         for Endpoint { method, path, id, summary, .. } in endpoints() {
             assert!(ids.insert(id), "{id} stands twice");
-            assert!(routes.insert((method, path)), "{path} stands twice");
+            assert!(routes.insert((method, path.clone())), "{path} stands twice");
             let is_name = id.starts_with(char::is_lowercase) && id.chars().all(char::is_alphanumeric);
             assert!(is_name && summary.starts_with(char::is_uppercase), "{id}: {summary}");
         }

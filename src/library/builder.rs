@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use punctual_actors::{Handlers, Settings};
+use punctual_actors::{Handlers, Settings, add_schedules, add_topics};
 use punctual_domain::clock::Clock;
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::TopicPattern;
@@ -169,6 +169,9 @@ impl Builder {
         let courier = Courier::new(&networks, Arc::clone(&clock)).map_err(BuildError::Webhooks)?;
         let webhooks = Webhooks { courier, store: Arc::clone(&open.store), clock: Arc::clone(&clock) };
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
+        for plugin in &self.plugins {
+            add_topics(&*open.store, &**plugin).await?;
+        }
         let engine = Engine::start(engine::Parts {
             store: Arc::clone(&open.store),
             database_url: self.database.clone(),
@@ -186,6 +189,10 @@ impl Builder {
         })
         .await?;
         open.time = engine.time();
+        for plugin in &self.plugins {
+            add_schedules(&*open.store, &zones, open.time.now(), &**plugin).await?;
+        }
+        engine.wake().schedules_changed();
         open.wake = engine.wake();
         Ok(self.finish(zones, open, Some(Keeper::of(engine))))
     }

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use punctual_domain::enqueue;
 use punctual_domain::id::TaskId;
 use punctual_domain::notify;
-use punctual_domain::store::{Created, MigrationError, Posted, StoreError};
-use punctual_sdk::engine::{Outgoing, Writer};
+use punctual_domain::store::{Answer, Created, MigrationError, Posted, Remember, StoreError};
+use punctual_sdk::engine::{Call, Kept, Outgoing, Writer};
 use punctual_sdk::{Database, Either, EnqueueError, Migration, NewTask, NotifyError, Transaction, on_either};
 use sqlx::{PgConnection, SqliteConnection};
 use uuid::Uuid;
@@ -187,6 +187,51 @@ impl Writer for Enqueue {
             }
         };
         Ok(created.map_err(refused)?.into_iter().map(|created| id(created).0).collect())
+    }
+
+    async fn cancel(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        ids: Vec<Uuid>,
+    ) -> Result<(), EnqueueError> {
+        let now = (self.now)();
+        match connection {
+            Either::Sqlite(connection) => {
+                let ids: Vec<_> = ids.into_iter().map(TaskId).collect();
+                sqlite::cancel(connection, &ids, now.unwrap_or_default()).await.map_err(refused)?;
+            }
+            Either::Postgres(connection) => {
+                postgres::cancel(connection, &ids, now).await.map_err(refused)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        call: &Call,
+        status: u16,
+        body: &str,
+    ) -> Result<Kept, EnqueueError> {
+        let now = (self.now)();
+        let answer = Answer { status, body: body.to_owned() };
+        let remember: Remember<()> = Remember {
+            owner: call.owner.clone(),
+            key: call.key.clone(),
+            fingerprint: call.fingerprint.clone(),
+            answer: Box::new(move |()| answer),
+        };
+        let kept = match connection {
+            Either::Sqlite(connection) => sqlite::keep_answer(connection, remember, now.unwrap_or_default()).await,
+            Either::Postgres(connection) => postgres::keep_answer(connection, remember, now).await,
+        };
+        match kept {
+            Ok(None) => Ok(Kept::Now),
+            Ok(Some(first)) => Ok(Kept::Before(first.status, first.body)),
+            Err(StoreError::IdempotencyKeyReused) => Ok(Kept::Reused),
+            Err(error) => Err(refused(error)),
+        }
     }
 
     async fn post(

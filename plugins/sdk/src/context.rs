@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::{Engine, Overstay};
-use crate::{Database, Notifier, StateCell};
+use crate::{Database, Error, Notifier, StateCell, Zone};
 
 /// What a plugin may use of the node it runs on: the database, state cells of its own, and what sends messages.
 #[derive(Clone, Default)]
@@ -52,6 +52,25 @@ impl Context {
     /// Where there is no database.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(self.plugin, self.engine().clone())
+    }
+
+    /// What the configuration says, by the name of its variable, such as `DASHBOARD_URL`; `None` if nothing.
+    ///
+    /// # Panics
+    /// Where there is no engine.
+    pub fn setting(&self, variable: &str) -> Option<String> {
+        self.engine().setting(variable).map(str::to_owned)
+    }
+
+    /// The zone of that IANA name, with the rules that the service itself goes by.
+    ///
+    /// # Errors
+    /// When there is none; the text suggests another.
+    ///
+    /// # Panics
+    /// Where there is no engine.
+    pub fn zone(&self, name: &str) -> Result<Zone, Error> {
+        Ok(Zone(self.engine().zone(name)?))
     }
 
     fn engine(&self) -> &Arc<dyn Engine> {

@@ -6,7 +6,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::engine::{Engine, Outgoing, Overstay, Writer};
+use crate::engine::{Call, Engine, Kept, Outgoing, Overstay, Writer};
 use crate::{EnqueueError, NewTask, NotifyError};
 
 /// One of two: SQLite's, or PostgreSQL's.
@@ -80,6 +80,7 @@ impl Database {
             engine: self.engine.clone(),
             has_enqueued: false,
             has_posted: false,
+            cancelled: Vec::new(),
             _time: self.overstay.begin(),
         })
     }
@@ -109,6 +110,7 @@ pub struct Transaction {
     engine: Option<Arc<dyn Engine>>,
     has_enqueued: bool,
     has_posted: bool,
+    cancelled: Vec<Uuid>,
     _time: Option<AbortOnDropHandle<()>>,
 }
 
@@ -137,6 +139,20 @@ impl Transaction {
         ids.into_iter().next().ok_or_else(|| EnqueueError::Unavailable("no task was written".into()))
     }
 
+    /// Cancels a task, if it has not ended: it ends with the commit, and an attempt of its is told to stop.
+    ///
+    /// # Errors
+    /// When the database is away.
+    pub async fn cancel(&mut self, task_id: Uuid) -> Result<(), EnqueueError> {
+        self.writer.clone().cancel(self.either(), vec![task_id]).await?;
+        self.cancelled.push(task_id);
+        Ok(())
+    }
+
+    pub(crate) async fn keep(&mut self, call: &Call, status: u16, body: &str) -> Result<Kept, EnqueueError> {
+        self.writer.clone().keep(self.either(), call, status, body).await
+    }
+
     pub(crate) async fn post(&mut self, message: Outgoing) -> Result<Uuid, NotifyError> {
         let id = self.writer.clone().post(self.either(), message).await?;
         self.has_posted = true;
@@ -158,6 +174,9 @@ impl Transaction {
             }
             if self.has_posted {
                 engine.messages_posted();
+            }
+            if !self.cancelled.is_empty() {
+                engine.tasks_cancelled(self.cancelled).await;
             }
         }
         Ok(())

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, SqliteConnection};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use crate::{Channel, Context, Database, Either, EnqueueError, Error, NewTask, NotifyError, Template};
+use crate::{Answer, Channel, Context, Database, Either, EnqueueError, Error, NewTask, NotifyError, Template};
 
 pub use crate::database::Turn;
 
@@ -26,6 +27,9 @@ pub trait Engine: Send + Sync {
     /// Says that tasks were written and committed.
     fn tasks_written(&self);
 
+    /// Says that tasks were cancelled and that is committed: attempts of theirs are told to stop.
+    async fn tasks_cancelled(&self, ids: Vec<Uuid>);
+
     /// A state cell's value as JSON, with its version.
     async fn read_cell(&self, name: &str) -> Result<Option<(String, u64)>, Error>;
 
@@ -35,6 +39,12 @@ pub trait Engine: Send + Sync {
     /// The plugin's template of that name.
     fn template(&self, plugin: &str, slug: &str) -> Option<Template>;
 
+    /// What the configuration says, by the name of its variable.
+    fn setting(&self, variable: &str) -> Option<&str>;
+
+    /// The zone of that IANA name.
+    fn zone(&self, name: &str) -> Result<Arc<dyn ZoneRules>, Error>;
+
     /// What sends messages of a channel here, if anything does.
     fn transport(&self, channel: Channel) -> Option<&str>;
 
@@ -43,6 +53,42 @@ pub trait Engine: Send + Sync {
 
     /// Sends a message now, and answers what the provider calls it.
     async fn deliver(&self, message: Outgoing) -> Result<String, NotifyError>;
+}
+
+/// The rules of a time zone.
+pub trait ZoneRules: Send + Sync {
+    /// What clocks there show at an instant.
+    fn local(&self, at: DateTime<Utc>) -> NaiveDateTime;
+
+    /// The instant at which clocks there show this: the first of two, and the first after a gap.
+    fn instant(&self, local: NaiveDateTime) -> DateTime<Utc>;
+}
+
+/// Under which `Idempotency-Key` a call came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Whose key it is.
+    pub owner: String,
+    /// The key.
+    pub key: String,
+    /// The same for calls that are the same.
+    pub fingerprint: String,
+}
+
+/// What became of an answer that was to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// It is kept.
+    Now,
+    /// The same call was answered before, with this status and body.
+    Before(u16, String),
+    /// The key came before, with another call.
+    Reused,
+}
+
+/// Whether an answer was kept in the transaction of what it tells.
+pub fn is_kept(answer: &Answer) -> bool {
+    answer.is_kept
 }
 
 /// A message that is to be sent, with everything said.
@@ -86,6 +132,22 @@ pub trait Writer: Send + Sync {
         connection: Either<&mut SqliteConnection, &mut PgConnection>,
         tasks: Vec<NewTask>,
     ) -> Result<Vec<Uuid>, EnqueueError>;
+
+    /// Cancels tasks, running or not.
+    async fn cancel(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        ids: Vec<Uuid>,
+    ) -> Result<(), EnqueueError>;
+
+    /// Keeps what a call is answered.
+    async fn keep(
+        &self,
+        connection: Either<&mut SqliteConnection, &mut PgConnection>,
+        call: &Call,
+        status: u16,
+        body: &str,
+    ) -> Result<Kept, EnqueueError>;
 
     /// Writes a message, and answers its id, or that of the first of its key.
     async fn post(

@@ -324,6 +324,70 @@
 //! # }
 //! ```
 //!
+//! # HTTP routes
+//!
+//! [`Plugin::routes`] names what can be called under `/api/v1/plugins/<name>`: an `async fn` that takes a [`Request`] and ends in an
+//! [`Answer`] or a [`Problem`]. API keys and roles, limits, `Idempotency-Key`s, the audit log and the OpenAPI document are the
+//! service's; the route says what it takes and answers. [`Fields`] reads bodies and parameters and refuses everything
+//! that is wrong with them at once. [`Request::commit`] keeps the answer in the transaction of what it tells, so that a call that
+//! is repeated is answered again and done once.
+//!
+//! ```
+//! use punctual_sdk::{Answer, Fields, Handler, Migration, Plugin, Problem, Request, Route, Schema, on_either, sqlx};
+//! use serde_json::json;
+//!
+//! struct Guests;
+//!
+//! impl Plugin for Guests {
+//!     fn name(&self) -> &'static str {
+//!         "guests"
+//!     }
+//!
+//!     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+//!         Vec::new()
+//!     }
+//!
+//!     fn routes(&self) -> Vec<Route> {
+//!         let name = Schema::object([("name", Schema::text())]);
+//!         vec![
+//!             Route::post("/entries", sign)
+//!                 .named("signGuestBook", "Signs the guest book")
+//!                 .takes(name.clone(), json!({"name": "Ada"}))
+//!                 .answers(201, "The entry", name),
+//!         ]
+//!     }
+//!
+//!     fn migrations(&self) -> Vec<Migration> {
+//!         let entries = "CREATE TABLE guests_entries (name TEXT NOT NULL)";
+//!         vec![Migration { name: "1_entries", sqlite: entries, postgres: entries }]
+//!     }
+//! }
+//!
+//! async fn sign(request: Request) -> Result<Answer, Problem> {
+//!     let mut fields = request.fields();
+//!     let name = fields.needs("name", Fields::text);
+//!     fields.finish()?;
+//!     let mut transaction = request.database().begin().await?;
+//!     on_either!(transaction, |connection| {
+//!         sqlx::query("INSERT INTO guests_entries VALUES ($1)").bind(&name).execute(connection).await?;
+//!     });
+//!     request.commit(transaction, Answer::created(json!({ "name": name }))?).await
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() {
+//! let punctual = punctual_testing::start(Guests).await;
+//! let signed = punctual.post("/entries", json!({"name": "Ada"})).await;
+//! assert_eq!((signed.status, signed.text("name")), (201, "Ada"));
+//! assert_eq!(punctual.post("/entries", json!({"nmae": "Ada"})).await.bad_fields(), ["name", "nmae"]);
+//! # }
+//! ```
+//!
+//! # What a plugin brings, and what it is told
+//!
+//! [`Plugin::schedules`] and [`Plugin::topics`] are made once and belong to whoever operates the service from then on.
+//! [`Context::setting`] is what the configuration says, [`Context::zone`] a time zone with the rules that the service goes by.
+//!
 //! # Listening
 //!
 //! [`Plugin::listeners`] names who wants to hear of attempts that begin, on whatever topics, served by whomever: an `async fn`
@@ -413,36 +477,60 @@
 //! [`Attempt::sample`] makes an attempt without an engine, for handlers that need no more than their payload.
 #![deny(missing_docs)]
 
+// The guide outside of the crate is true as well.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugins.md")]
+struct Guide;
+
+mod answer;
 mod arrival;
 mod attempt;
 mod blocking;
 mod context;
 mod database;
+mod defaults;
 pub mod engine;
+mod fields;
+mod job;
 mod message;
 mod migration;
 mod new_task;
 mod notifier;
 mod outcome;
 mod plugin;
+mod problem;
+mod request;
+mod route;
+mod row;
+mod schema;
 mod state_cell;
 mod template;
+mod zone;
 
+pub use answer::{Answer, AnswerContent, Page, shown};
 pub use arrival::Arrival;
 pub use async_trait::async_trait;
 pub use attempt::Attempt;
 pub use blocking::blocking;
 pub use context::Context;
 pub use database::{Database, Either, Transaction};
+pub use defaults::{DefaultSchedule, DefaultTopic};
+pub use fields::Fields;
+pub use job::{Job, run_job};
 pub use message::{Channel, Message};
 pub use migration::Migration;
 pub use new_task::{Due, EnqueueError, NewTask};
 pub use notifier::{Notifier, NotifyError};
 pub use outcome::Outcome;
 pub use plugin::{Handler, Listener, Plugin};
+pub use problem::{FieldError, Problem, ProblemKind};
+pub use request::Request;
+pub use route::{Method, Role, Route, RouteHandler};
+pub use schema::Schema;
 pub use sqlx;
 pub use state_cell::{StateCell, StateCellError};
 pub use template::{Rendered, Template, TemplateError};
+pub use zone::Zone;
 
 /// Any error, as `?` makes it.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::engine::{Content, Engine, Outgoing};
 use crate::message::Saying;
 use crate::template::{Rendered, TemplateError};
-use crate::{Error, Message, Transaction};
+use crate::{Channel, Error, Message, Transaction};
 
 /// Sends messages for a plugin: later, with what a transaction writes, or at once.
 ///
@@ -67,6 +67,11 @@ impl Notifier {
     pub async fn deliver(&self, message: Message) -> Result<String, NotifyError> {
         let outgoing = self.outgoing(message)?;
         self.engine.deliver(outgoing).await
+    }
+
+    /// What sends messages of a channel here, such as `smtp`; `None` if nothing does.
+    pub fn provider(&self, channel: Channel) -> Option<String> {
+        self.engine.transport(channel).map(str::to_owned)
     }
 
     fn outgoing(&self, message: Message) -> Result<Outgoing, NotifyError> {

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use crate::{Arrival, Attempt, Error, Migration, Outcome, Template};
+use crate::{Arrival, Attempt, DefaultSchedule, DefaultTopic, Error, Migration, Outcome, Route, Template};
 
 /// A crate's contribution to the service: a name, the handlers of its topics, and whatever else it has.
 pub trait Plugin: Send + Sync {
@@ -12,6 +12,21 @@ pub trait Plugin: Send + Sync {
 
     /// Who wants to hear of attempts that begin, by topic: one, all that begin so (`operations.*`), or all there are (`*`).
     fn listeners(&self) -> Vec<(&'static str, Box<dyn Listener>)> {
+        Vec::new()
+    }
+
+    /// Its HTTP routes, under `/api/v1/plugins/<name>`.
+    fn routes(&self) -> Vec<Route> {
+        Vec::new()
+    }
+
+    /// The schedules it brings: each is made once.
+    fn schedules(&self) -> Vec<DefaultSchedule> {
+        Vec::new()
+    }
+
+    /// What its topics' definitions say at first.
+    fn topics(&self) -> Vec<DefaultTopic> {
         Vec::new()
     }
 

@@ -1,5 +1,5 @@
-//! Runs a plugin on the real engine inside a test: the actors that run it in the service, a SQLite database in memory, and a
-//! clock that only the test moves.
+//! Runs a plugin on the real engine inside a test: the actors that run it in the service, a SQLite database in memory or
+//! PostgreSQL, and a clock that only the test moves.
 //!
 //! ```
 //! use punctual_sdk::{Attempt, Handler, Outcome, Plugin};
@@ -34,11 +34,12 @@
 //! handler's panic is the error of its task.
 #![deny(missing_docs)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_actors::{Deps, Handlers, Running, Settings};
+use punctual_actors::{Deps, Handlers, Running, Settings, add_schedules, add_topics};
 use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::coordination::Alone;
 use punctual_domain::id::{NodeId, TaskId};
@@ -46,15 +47,25 @@ use punctual_domain::outbox::{self, MessageStatus};
 use punctual_domain::store::{Page, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicPattern};
-use punctual_sdk::{Database, NewTask, Plugin};
+use punctual_sdk::engine::Engine;
+use punctual_sdk::sqlx::{self, AssertSqlSafe};
+use punctual_sdk::{Database, Either, Method, NewTask, Plugin, Route};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+mod call;
+mod database;
+mod logs;
 mod post;
 mod task;
 
+pub use call::Response;
+pub use database::{TestDatabase, on_postgres, on_sqlite};
+pub use logs::{logged, logs};
 pub use post::Message;
+pub use punctual_domain::schedule::Schedule;
 pub use punctual_domain::task::{AttemptOutcome, TaskStatus};
 pub use task::Task;
 
@@ -75,46 +86,119 @@ pub struct Punctual {
     topics: Vec<TopicPattern>,
     post: Post,
     patience: Duration,
+    engine: Arc<dyn Engine>,
+    plugin: &'static str,
+    routes: Vec<Route>,
 }
 
-/// Starts a node with one plugin, its migrations applied. The clock stands at the beginning of 2026.
+/// Starts a node with one plugin, its migrations applied, on a SQLite database in memory. The clock stands at the beginning
+/// of 2026.
 ///
 /// # Panics
 /// When the service would refuse the plugin too.
-pub async fn start(plugin: impl Plugin) -> Punctual {
-    let clock = FakeClock::at_text(FIRST_INSTANT);
-    let options = punctual_store::Options { clock: Some(Arc::new(clock.clone())), ..Default::default() };
-    let store = punctual_store::connect("sqlite::memory:", options).await.expect("a database in memory");
-    if let Err(refused) = store.migrate_plugin(plugin.name(), &plugin.migrations()).await {
-        panic!("{refused}");
+pub async fn start(plugin: impl Plugin + 'static) -> Punctual {
+    setup(plugin).start().await
+}
+
+/// A node with one plugin, before it starts: [`start`] with more to say.
+pub fn setup(plugin: impl Plugin + 'static) -> Setup {
+    Setup {
+        plugin: Box::new(plugin),
+        database: TestDatabase::default(),
+        at: FIRST_INSTANT.to_owned(),
+        settings: BTreeMap::new(),
     }
-    let mut topics = Vec::new();
-    for (topic, _) in plugin.handlers() {
-        let topic: TopicPattern = topic.parse().unwrap_or_else(|refused| panic!("{refused}"));
-        topics.push(topic.clone());
-        store.register_topic(&topic).await.expect("the topic is written");
+}
+
+/// What a node is started with.
+#[must_use]
+pub struct Setup {
+    plugin: Box<dyn Plugin>,
+    database: TestDatabase,
+    at: String,
+    settings: BTreeMap<String, String>,
+}
+
+impl Setup {
+    /// On this database; one that other nodes of the test may use too.
+    pub fn database(self, database: TestDatabase) -> Self {
+        Self { database, ..self }
     }
-    topics.extend(plugin.listeners().into_iter().map(|(topics, _)| TopicPattern::from_stored(topics)));
-    for template in plugin.templates() {
-        if let Err(refused) = template.preview() {
+
+    /// With the clock at this instant.
+    pub fn at(self, at: &str) -> Self {
+        Self { at: at.to_owned(), ..self }
+    }
+
+    /// With something that the configuration says, by the name of its variable.
+    pub fn setting(mut self, variable: &str, value: &str) -> Self {
+        self.settings.insert(variable.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When the service would refuse the plugin too.
+    pub async fn start(self) -> Punctual {
+        let Self { plugin, database, at, settings } = self;
+        // From the first line on.
+        logs();
+        let clock = FakeClock::at_text(&at);
+        let options = punctual_store::Options { clock: Some(Arc::new(clock.clone())), ..Default::default() };
+        let store = punctual_store::connect(&database.0.url(), options).await.expect("a database");
+        if let Err(refused) = store.migrate_plugin(plugin.name(), &plugin.migrations()).await {
             panic!("{refused}");
         }
+        let mut topics = Vec::new();
+        let zones = ZoneDatabase::bundled();
+        add_topics(&*store, &*plugin).await.expect("the topics that the plugin brings are written");
+        for (topic, _) in plugin.handlers() {
+            let topic: TopicPattern = topic.parse().unwrap_or_else(|refused| panic!("{refused}"));
+            topics.push(topic.clone());
+            store.register_topic(&topic).await.expect("the topic is written");
+        }
+        let added = add_schedules(&*store, &zones, clock.now(), &*plugin).await;
+        added.expect("the schedules that the plugin brings are written");
+        topics.extend(plugin.listeners().into_iter().map(|(topics, _)| TopicPattern::from_stored(topics)));
+        for template in plugin.templates() {
+            if let Err(refused) = template.preview() {
+                panic!("{refused}");
+            }
+        }
+        for route in plugin.routes() {
+            if let Err(refused) = route.check() {
+                panic!("{refused}");
+            }
+        }
+        let post = Post::default();
+        let deps = Deps {
+            store: store.clone(),
+            clock: Arc::new(clock.clone()),
+            zones,
+            coordination: Arc::new(Alone),
+            node: NodeId::generate(),
+            handlers: Handlers::of([&*plugin]).with_settings(settings),
+            transports: post.transports(),
+            alerts: Vec::new(),
+            settings: Settings::default(),
+            happened: Arc::default(),
+        };
+        let tree = punctual_actors::start(deps.clone()).await.expect("the actors start");
+        let hints = tree.hints();
+        let engine = punctual_actors::plugin_engine(&deps, move || Some(hints.clone()));
+        Punctual {
+            store,
+            clock,
+            tree,
+            topics,
+            post,
+            patience: PATIENCE,
+            engine,
+            plugin: plugin.name(),
+            routes: plugin.routes(),
+        }
     }
-    let post = Post::default();
-    let deps = Deps {
-        store: store.clone(),
-        clock: Arc::new(clock.clone()),
-        zones: ZoneDatabase::bundled(),
-        coordination: Arc::new(Alone),
-        node: NodeId::generate(),
-        handlers: Handlers::of([&plugin as &dyn Plugin]),
-        transports: post.transports(),
-        alerts: Vec::new(),
-        settings: Settings::default(),
-        happened: Arc::default(),
-    };
-    let tree = punctual_actors::start(deps).await.expect("the actors start");
-    Punctual { store, clock, tree, topics, post, patience: PATIENCE }
 }
 
 impl Punctual {
@@ -162,6 +246,72 @@ impl Punctual {
         .await
     }
 
+    /// Calls a route of the plugin that looks, by its path behind the plugin's own.
+    ///
+    /// # Panics
+    /// When there is no such route, or it answers what it does not say.
+    pub async fn get(&self, path: &str) -> Response {
+        self.call(Method::Get, path, Value::Null, None).await
+    }
+
+    /// Calls a route that makes or does something.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub async fn post(&self, path: &str, body: Value) -> Response {
+        self.call(Method::Post, path, body, None).await
+    }
+
+    /// Calls a route that replaces.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub async fn put(&self, path: &str, body: Value) -> Response {
+        self.call(Method::Put, path, body, None).await
+    }
+
+    /// Calls a route that merges.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub async fn patch(&self, path: &str, body: Value) -> Response {
+        self.call(Method::Patch, path, body, None).await
+    }
+
+    /// Calls a route that deletes.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub async fn delete(&self, path: &str) -> Response {
+        self.call(Method::Delete, path, Value::Null, None).await
+    }
+
+    /// Calls a route, perhaps under an `Idempotency-Key`, which only counts where the route keeps its answer in its own
+    /// transaction.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    pub async fn call(&self, method: Method, path: &str, body: Value, key: Option<&str>) -> Response {
+        let routes = (self.plugin, self.routes.as_slice());
+        call::call(routes, &self.engine, self.now(), (method, path, body), key).await
+    }
+
+    /// The schedule of that name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn schedule(&self, name: &str) -> Schedule {
+        let found = self.store.schedule_by_name(name).await.expect("the store answers");
+        found.unwrap_or_else(|| panic!("there is no schedule {name}"))
+    }
+
+    /// All tasks of a topic, oldest first, whatever became of them.
+    pub async fn tasks(&self, topic: &str) -> Vec<Task> {
+        let filter = TaskFilter { topic: Some(Topic::from_stored(topic)), ..TaskFilter::default() };
+        let found = self.store.tasks(&filter, Page::first(1000)).await.expect("the store answers");
+        found.into_iter().rev().map(Task::without_attempts).collect()
+    }
+
     /// The messages that were sent, in order, once none is on its way any more.
     ///
     /// # Panics
@@ -181,7 +331,7 @@ impl Punctual {
         self.post.fail(error);
     }
 
-    /// Moves the clock, from one instant at which a task or a message is due to the next, and waits at each until nothing is
+    /// Moves the clock, from one instant at which a task, a message or a schedule is due to the next, and waits at each until nothing is
     /// due or running any more.
     ///
     /// # Panics
@@ -192,13 +342,56 @@ impl Punctual {
             self.quiet().await;
             let task = self.store.next_due_at(self.now()).await.expect("the store answers");
             let message = self.store.next_message_at(&["email", "webhook", "queue"]).await.expect("the store answers");
-            match [task, message].into_iter().flatten().min().filter(|next| *next <= until) {
+            let tick = self.store.next_tick_at().await.expect("the store answers").fire_at;
+            match [task, message, tick].into_iter().flatten().min().filter(|next| *next <= until) {
                 Some(next) => self.clock.advance_to(next),
                 None => break,
             }
         }
         self.clock.advance_to(until);
         self.quiet().await;
+    }
+
+    /// From now on no task of this topic can be written, as if the database refused it, or all can again.
+    ///
+    /// # Panics
+    /// When the database does not do it.
+    pub async fn refuse_tasks(&self, topic: Option<&str>) {
+        let drop = "DROP TRIGGER IF EXISTS testing_refuse";
+        let (sqlite, postgres) = match topic {
+            None => (drop.to_owned(), format!("{drop} ON punctual_tasks")),
+            Some(topic) => (
+                format!(
+                    "CREATE TRIGGER testing_refuse BEFORE INSERT ON punctual_tasks WHEN NEW.topic = '{topic}'
+                     BEGIN SELECT RAISE(ABORT, 'refused by the test'); END"
+                ),
+                format!(
+                    "CREATE OR REPLACE FUNCTION testing_refuse() RETURNS trigger LANGUAGE plpgsql AS
+                     $$ BEGIN RAISE EXCEPTION 'refused by the test'; END $$;
+                     CREATE TRIGGER testing_refuse BEFORE INSERT ON punctual_tasks FOR EACH ROW
+                     WHEN (NEW.topic = '{topic}') EXECUTE FUNCTION testing_refuse()"
+                ),
+            ),
+        };
+        self.execute(sqlite, postgres).await;
+    }
+
+    /// Runs statements past the plugin, one for each database.
+    ///
+    /// # Panics
+    /// When they fail.
+    pub async fn execute(&self, sqlite: impl Into<String>, postgres: impl Into<String>) {
+        let mut transaction = self.database().begin().await.expect("the database is there");
+        let done = match transaction.either() {
+            Either::Sqlite(connection) => {
+                sqlx::raw_sql(AssertSqlSafe(sqlite.into())).execute(connection).await.map(drop)
+            }
+            Either::Postgres(connection) => {
+                sqlx::raw_sql(AssertSqlSafe(postgres.into())).execute(connection).await.map(drop)
+            }
+        };
+        done.expect("the statements are right");
+        transaction.commit().await.expect("the database is there");
     }
 
     /// What the clock shows.
@@ -218,6 +411,11 @@ impl Punctual {
 
     /// Waits until nothing is due or running.
     async fn quiet(&self) {
+        self.until(|| async {
+            let tick = self.store.next_tick_at().await.expect("the store answers").fire_at;
+            if tick.is_some_and(|tick| tick <= self.now()) { Err(Vec::new()) } else { Ok(()) }
+        })
+        .await;
         self.messages().await;
         self.until(|| async {
             // Both in one look: a task moves from one to the other at any time. What runs was due.

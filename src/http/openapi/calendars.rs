@@ -4,9 +4,9 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::calendars::MAX_DATES;
 use crate::http::problem::Code;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation.paged_by_name(Schema::named("Calendar"))

@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::problem::Code;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn prove(operation: Operation) -> Operation {
     operation

@@ -5,8 +5,8 @@ use punctual_domain::key::Role;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::keys::MOST_TOPICS;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation.paged(Schema::named("Key"))

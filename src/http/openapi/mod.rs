@@ -9,42 +9,41 @@ pub(super) mod keys;
 mod operation;
 pub(super) mod outbox;
 pub(super) mod schedules;
-mod schema;
 pub(super) mod service;
 pub(super) mod tasks;
 pub(super) mod templates;
 pub(super) mod topics;
 pub(super) mod workers;
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 
+use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use operation::KEY;
 pub(super) use operation::Operation;
-use schema::Schema;
+use punctual_sdk::Schema;
 
 use super::problem::{Code, Problem};
 use super::query::Parameters;
-use super::{json as json_response, table};
+use super::{Api, PluginRoutes, json as json_response, table};
 
 pub(crate) const PATH: &str = "/api/v1/openapi.json";
 
 /// `GET /api/v1/openapi.json`.
-pub(crate) async fn show(uri: Uri) -> Result<Response, Problem> {
-    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+pub(crate) async fn show(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
-    json_response(StatusCode::OK, &*DOCUMENT)
+    json_response(StatusCode::OK, api.document.get_or_init(|| document(&api.plugins)))
 }
 
-/// The whole description.
-pub(crate) fn document() -> Value {
+/// The whole description, with the routes of these plugins.
+pub(crate) fn document(plugins: &PluginRoutes) -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for endpoint in table::endpoints() {
+    for endpoint in table::endpoints().into_iter().chain(plugins.endpoints()) {
         let method = endpoint.method.as_str().to_ascii_lowercase();
-        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        let path = paths.entry(&*endpoint.path).or_insert_with(|| json!({}));
         path[method] = Operation::of(&endpoint).into_value();
     }
     json!({
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere_and_every_shape_is_used() {
-        let document = document();
+        let document = document(&PluginRoutes::default());
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         for reference in &found {
@@ -147,10 +146,10 @@ mod tests {
 
     #[test]
     fn every_route_of_the_table_is_described_with_what_it_answers() {
-        let document = document();
+        let document = document(&PluginRoutes::default());
         for endpoint in table::endpoints() {
             let method = endpoint.method.as_str().to_ascii_lowercase();
-            let operation = &document["paths"][endpoint.path][&method];
+            let operation = &document["paths"][&*endpoint.path][&method];
             let responses = operation["responses"].as_object().unwrap();
             assert!(responses.keys().any(|status| status.starts_with('2')), "{} {}", method, endpoint.path);
             assert_eq!(operation["operationId"], endpoint.id);
@@ -160,9 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn every_code_of_a_problem_is_named_by_some_route_or_holds_for_all() {
-        let text = document()["paths"].to_string();
-        for code in Code::ALL.into_iter().filter(|code| *code != Code::MethodNotAllowed) {
+    fn every_code_of_a_problem_is_named_by_some_route_or_holds_for_all_or_is_for_plugins() {
+        let text = document(&PluginRoutes::default())["paths"].to_string();
+        for code in Code::ALL.into_iter().filter(|code| ![Code::MethodNotAllowed, Code::Conflict].contains(code)) {
             assert!(text.contains(&format!("\"{}\"", code.name())), "{}", code.name());
         }
     }

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::schema::Schema;
 use crate::http::endpoint::{Access, Endpoint};
 use crate::http::problem::Code;
 use crate::http::query::{DEFAULT_LIMIT, MAX_LIMIT};
+use punctual_sdk::Schema;
 
 /// The name of the way to say who one is.
 pub(crate) const KEY: &str = "apiKey";
 
 /// One operation, as far as it was told.
 pub(crate) struct Operation {
-    path: &'static str,
+    path: String,
     access: Access,
     id: &'static str,
     summary: &'static str,
@@ -35,7 +35,7 @@ impl Operation {
     pub(super) fn of(endpoint: &Endpoint) -> Self {
         let Endpoint { method, path, access, id, summary, describe, .. } = endpoint;
         let bare = Self {
-            path,
+            path: path.to_string(),
             access: *access,
             id,
             summary,
@@ -56,7 +56,7 @@ impl Operation {
     }
 
     /// A parameter that may be given. One without a value counts as not given.
-    pub(super) fn query(self, name: &str, schema: Schema) -> Self {
+    pub(in crate::http) fn query(self, name: &str, schema: Schema) -> Self {
         self.parameter("query", name, false, schema)
     }
 
@@ -80,11 +80,19 @@ impl Operation {
         self.paged_after("cursor-by-name", items)
     }
 
-    fn paged_after(self, cursor: &str, items: Schema) -> Self {
+    /// A page of a list is asked for; what is answered is said elsewhere.
+    pub(in crate::http) fn pages(self) -> Self {
+        self.pages_after("uuid")
+    }
+
+    fn pages_after(self, cursor: &str) -> Self {
         let limit = Schema::whole(1..=i64::from(MAX_LIMIT)).or(DEFAULT_LIMIT).about("how many items at the most");
         let cursor = Schema::format(cursor).about("`nextCursor` of the page before, as it is");
-        self.query("limit", limit)
-            .query("cursor", cursor)
+        self.query("limit", limit).query("cursor", cursor)
+    }
+
+    fn paged_after(self, cursor: &str, items: Schema) -> Self {
+        self.pages_after(cursor)
             .answers(StatusCode::OK, "A page", Schema::page(items))
             .with("Link", "where the next page is, `rel=\"next\"`; missing on the last one")
     }
@@ -96,7 +104,7 @@ impl Operation {
     }
 
     /// A body of JSON.
-    pub(super) fn body(self, schema: Schema, example: Value) -> Self {
+    pub(in crate::http) fn body(self, schema: Schema, example: Value) -> Self {
         self.bodies(&["application/json"], true, schema, example)
     }
 
@@ -106,12 +114,12 @@ impl Operation {
     }
 
     /// A body that may be left out, and has nothing to say.
-    pub(super) fn empty_body(self) -> Self {
+    pub(in crate::http) fn empty_body(self) -> Self {
         self.optional_body(Schema::object([]), json!({}))
     }
 
     /// A body that is merged into what there is.
-    pub(super) fn patch_body(self, schema: Schema, example: Value) -> Self {
+    pub(in crate::http) fn patch_body(self, schema: Schema, example: Value) -> Self {
         self.bodies(&["application/json", "application/merge-patch+json"], true, schema, example)
     }
 
@@ -121,14 +129,14 @@ impl Operation {
     }
 
     /// An answer of another kind.
-    pub(super) fn answers_as(mut self, status: StatusCode, what: &str, kind: &str, schema: Schema) -> Self {
+    pub(in crate::http) fn answers_as(mut self, status: StatusCode, what: &str, kind: &str, schema: Schema) -> Self {
         let answer = answer(what, Some((kind, schema)));
         self.answers.insert(status.as_u16(), answer);
         self
     }
 
     /// An answer without a body.
-    pub(super) fn answers_nothing(mut self, what: &str) -> Self {
+    pub(in crate::http) fn answers_nothing(mut self, what: &str) -> Self {
         self.answers.insert(StatusCode::NO_CONTENT.as_u16(), answer(what, None));
         self
     }
@@ -142,7 +150,7 @@ impl Operation {
     }
 
     /// A header of one answer.
-    pub(super) fn with_location(mut self, of: &str) -> Self {
+    pub(in crate::http) fn with_location(mut self, of: &str) -> Self {
         if let Some(answer) = self.answers.get_mut(&StatusCode::CREATED.as_u16()) {
             let about = format!("the address of the new {of}");
             answer["headers"]["Location"] = json!({"description": about, "schema": {"type": "string"}});
@@ -161,7 +169,7 @@ impl Operation {
     }
 
     /// Problems that it may meet beside those that any such route may.
-    pub(super) fn refuses<const N: usize>(mut self, codes: [Code; N]) -> Self {
+    pub(in crate::http) fn refuses<const N: usize>(mut self, codes: [Code; N]) -> Self {
         self.problems.extend(codes);
         self
     }
@@ -175,7 +183,7 @@ impl Operation {
     /// The operation object of OpenAPI.
     pub(super) fn into_value(mut self) -> Value {
         self.add_what_holds_for_its_kind();
-        let mut parameters: Vec<_> = placeholders(self.path)
+        let mut parameters: Vec<_> = placeholders(&self.path)
             .map(|name| {
                 let schema = self.places.get(name).cloned().unwrap_or_else(Schema::id);
                 json!({"in": "path", "name": name, "required": true, "schema": schema.into_value()})
@@ -201,7 +209,7 @@ impl Operation {
             "operationId": self.id,
             "summary": self.summary,
             "description": role,
-            "tags": [tag(self.path)],
+            "tags": [tag(&self.path)],
             "security": security,
             "parameters": parameters,
             "responses": responses,
@@ -213,7 +221,7 @@ impl Operation {
     }
 
     fn add_what_holds_for_its_kind(&mut self) {
-        if placeholders(self.path).next().is_some() {
+        if placeholders(&self.path).next().is_some() {
             self.problems.insert(Code::NotFound);
         }
         if let Access::Role(_) = self.access {
@@ -259,15 +267,16 @@ impl Operation {
 }
 
 /// The names in braces of a path.
-pub(super) fn placeholders(path: &'static str) -> impl Iterator<Item = &'static str> {
+pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// What a path is about: `tasks` of `/api/v1/tasks/{id}`.
+/// What a path is about: `tasks` of `/api/v1/tasks/{id}`, a plugin's name of its paths.
 fn tag(path: &str) -> &str {
+    let path = path.strip_prefix("/api/v1/plugins/").unwrap_or(path);
     path.strip_prefix("/api/v1/")
+        .or(Some(path).filter(|path| !path.starts_with('/')))
         .and_then(|rest| rest.split('/').next())
-        .filter(|_| path.contains("/api/"))
         .unwrap_or("service")
 }
 

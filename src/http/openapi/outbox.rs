@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use punctual_domain::outbox::MessageStatus;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::problem::Code;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation

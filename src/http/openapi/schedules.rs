@@ -12,12 +12,12 @@ use punctual_domain::time::Interval;
 use serde_json::{Value, json};
 
 use super::operation::Operation;
-use super::schema::Schema;
 use super::tasks::{backoff_input, priority, timeout};
 use crate::http::new_schedule::{FOLD, GAP, MAX_EXPRESSION, MISFIRE, OVERLAP};
 use crate::http::outlook::{DEFAULT_COUNT, MAX_COUNT};
 use crate::http::problem::Code;
 use crate::http::schedule_moves;
+use punctual_sdk::Schema;
 
 /// What can be wrong with a schedule, beside what can be wrong with anything.
 const WRONG: [Code; 3] = [Code::InvalidTimezone, Code::InvalidCron, Code::NeverFires];

@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::events::NAMES;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn live(operation: Operation) -> Operation {
     operation.answers(StatusCode::OK, "It lives", Schema::object([("status", Schema::word(["alive"]))]))

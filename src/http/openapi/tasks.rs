@@ -6,10 +6,10 @@ use punctual_domain::task::{AttemptOutcome, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT
 use serde_json::{Value, json};
 
 use super::operation::Operation;
-use super::schema::Schema;
 use crate::http::batch::MAX_TASKS;
 use crate::http::new_task::MAX_TASK_DELAY_MS;
 use crate::http::problem::Code;
+use punctual_sdk::Schema;
 
 /// What can be wrong with a new task, beside what can be wrong with anything.
 const WRONG: [Code; 3] = [Code::RunAtInPast, Code::InvalidTimezone, Code::ClientRequestIdInUse];

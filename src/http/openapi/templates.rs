@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use super::operation::Operation;
-use super::schema::Schema;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation.answers(StatusCode::OK, "All of them", Schema::page(Schema::named("Template")))

@@ -5,10 +5,10 @@ use punctual_domain::topic::TopicDefinition;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use super::tasks::{retry_input, timeout};
 use crate::http::problem::Code;
 use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS, MAX_SECRETS};
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation.paged_by_name(Schema::named("Topic"))

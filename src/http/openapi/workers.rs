@@ -5,10 +5,10 @@ use punctual_domain::retry::MAX_DELAY_MS;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::schema::Schema;
 use super::tasks::task;
 use crate::http::claims::MOST_TOPICS;
 use crate::http::problem::Code;
+use punctual_sdk::Schema;
 
 pub(in crate::http) fn claim(operation: Operation) -> Operation {
     let topics =

@@ -55,6 +55,19 @@ pub(super) async fn keep<Made: ?Sized>(
     write(connection, &owner, &key, answer(made)).await
 }
 
+/// Keeps the answer to a call inside a caller's own transaction; answers the first one where the call came before.
+pub(crate) async fn keep_now(
+    connection: &mut PgConnection,
+    remember: Remember<()>,
+    now: Option<DateTime<Utc>>,
+) -> Result<Option<Answer>, StoreError> {
+    let first = before(connection, Some(&remember), now).await?;
+    if first.is_none() {
+        keep(connection, Some(remember), &()).await?;
+    }
+    Ok(first)
+}
+
 /// Keeps how far a call came.
 pub(super) async fn keep_progress<Made: ?Sized>(
     connection: &mut PgConnection,

@@ -77,10 +77,12 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
 use tracing::info;
 
+pub(crate) use answers::keep_now as keep_answer;
 pub(crate) use migrate::lock_schema;
 pub use migrate::schema_state;
 pub(crate) use outbox::post;
 pub(crate) use pooler::{Opened, open};
+pub(crate) use tasks::cancel_any as cancel;
 pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 

@@ -179,6 +179,15 @@ pub(super) async fn cancel_tasks(
     Ok(end_as_cancelled(connection, ids, running, now).await?.len() as u64)
 }
 
+/// Cancels live tasks, running or not, inside a caller's own transaction.
+pub(crate) async fn cancel_any(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+    now: Option<DateTime<Utc>>,
+) -> Result<u64, StoreError> {
+    cancel_tasks(connection, ids, Running::Too, now).await
+}
+
 /// Cancels live tasks; answers which there were.
 pub(super) async fn end_as_cancelled(
     connection: &mut PgConnection,

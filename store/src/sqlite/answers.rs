@@ -44,6 +44,19 @@ pub(super) async fn keep<Made: ?Sized>(
     write(connection, [&owner, &key, &fingerprint], answer(made), now).await
 }
 
+/// Keeps the answer to a call inside a caller's own transaction; answers the first one where the call came before.
+pub(crate) async fn keep_now(
+    connection: &mut SqliteConnection,
+    remember: Remember<()>,
+    now: DateTime<Utc>,
+) -> Result<Option<Answer>, StoreError> {
+    let first = before(connection, Some(&remember), now).await?;
+    if first.is_none() {
+        keep(connection, Some(remember), &(), now).await?;
+    }
+    Ok(first)
+}
+
 /// Keeps how far a call came.
 pub(super) async fn keep_progress<Made: ?Sized>(
     connection: &mut SqliteConnection,

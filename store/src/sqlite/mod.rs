@@ -51,9 +51,11 @@ use punctual_sdk::engine::Turn;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlitePool};
 
+pub(crate) use answers::keep_now as keep_answer;
 pub use backup::{backup, restore};
 pub use migrate::schema_state;
 pub(crate) use outbox::post;
+pub(crate) use settle::cancel;
 pub use tasks::insert_tasks;
 pub(crate) use topics::definitions;
 

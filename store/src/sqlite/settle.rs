@@ -97,7 +97,7 @@ async fn complete_all(
 }
 
 /// Cancels live tasks, running or not; answers how many there were.
-pub(super) async fn cancel(
+pub(crate) async fn cancel(
     connection: &mut SqliteConnection,
     ids: &[TaskId],
     now: DateTime<Utc>,

@@ -512,5 +512,6 @@ behaviours! {
         an_enqueued_task_takes_what_it_leaves_open_from_its_topic
         a_task_that_cannot_be_is_refused_by_field
         a_client_request_id_makes_one_task_of_a_plugin
+        a_task_cancelled_in_a_plugins_transaction_ends_if_that_commits
         plugins_and_the_store_write_side_by_side_and_nobody_fails;
 }

@@ -129,6 +129,22 @@ pub(crate) async fn a_client_request_id_makes_one_task_of_a_plugin(world: World)
     assert_eq!(world.database.count("punctual_tasks").await, 1);
 }
 
+pub(crate) async fn a_task_cancelled_in_a_plugins_transaction_ends_if_that_commits(world: World) {
+    let id = world.database().enqueue(NewTask::new("mail").after(Duration::from_secs(60))).await.unwrap();
+    let status = async || world.task(punctual_domain::id::TaskId(id)).await.unwrap().unwrap().task.status;
+    let mut dropped = world.database().begin().await.unwrap();
+    dropped.cancel(id).await.unwrap();
+    drop(dropped);
+    assert_eq!(status().await, TaskStatus::Pending);
+    // A second time, and of a task that never was, it changes nothing.
+    for id in [id, id, uuid::Uuid::now_v7()] {
+        let mut transaction = world.database().begin().await.unwrap();
+        transaction.cancel(id).await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!(status().await, TaskStatus::Cancelled);
+    }
+}
+
 pub(crate) async fn plugins_and_the_store_write_side_by_side_and_nobody_fails(world: World) {
     world.migrate_plugin("memo", &[FIRST]).await.unwrap();
     let world = &world;

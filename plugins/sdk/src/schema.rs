@@ -1,125 +1,124 @@
-//! What a value looks like, in JSON Schema as OpenAPI 3.1 has it.
-
 use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value, json};
 
-/// The shape of one value.
+/// What a value looks like, in JSON Schema as OpenAPI 3.1 has it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Schema(Map<String, Value>);
+#[must_use]
+pub struct Schema(Map<String, Value>);
 
 impl Schema {
     /// Any JSON value.
-    pub(crate) fn any() -> Self {
+    pub fn any() -> Self {
         Self::of(json!({}))
     }
 
     /// A text.
-    pub(crate) fn text() -> Self {
+    pub fn text() -> Self {
         Self::of(json!({"type": "string"}))
     }
 
     /// A text with so many characters.
-    pub(crate) fn text_of(length: RangeInclusive<usize>) -> Self {
+    pub fn text_of(length: RangeInclusive<usize>) -> Self {
         Self::of(json!({"type": "string", "minLength": length.start(), "maxLength": length.end()}))
     }
 
     /// A name or key, as most things have one.
-    pub(crate) fn key() -> Self {
+    pub fn key() -> Self {
         Self::text_of(1..=200)
     }
 
     /// A text that a program has to understand, such as `date-time`.
-    pub(crate) fn format(name: &str) -> Self {
+    pub fn format(name: &str) -> Self {
         Self::of(json!({"type": "string", "format": name}))
     }
 
     /// An instant: RFC 3339 with an offset; in answers UTC with milliseconds.
-    pub(crate) fn instant() -> Self {
+    pub fn instant() -> Self {
         Self::format("date-time").example("2036-12-01T21:37:00.000Z")
     }
 
     /// The name of a time zone.
-    pub(crate) fn timezone() -> Self {
+    pub fn timezone() -> Self {
         Self::format("iana-timezone").example("America/Mexico_City").about("an IANA name")
     }
 
     /// An id.
-    pub(crate) fn id() -> Self {
+    pub fn id() -> Self {
         Self::format("uuid")
     }
 
     /// A topic.
-    pub(crate) fn topic() -> Self {
+    pub fn topic() -> Self {
         Self::of(json!({
             "type": "string", "maxLength": 200, "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
         }))
     }
 
     /// A topic, or a prefix of topics such as `mail.*`.
-    pub(crate) fn topic_pattern() -> Self {
+    pub fn topic_pattern() -> Self {
         Self::of(json!({
             "type": "string", "maxLength": 200, "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$",
         }))
     }
 
     /// True or false.
-    pub(crate) fn flag() -> Self {
+    pub fn flag() -> Self {
         Self::of(json!({"type": "boolean"}))
     }
 
     /// A whole number.
-    pub(crate) fn whole(bounds: RangeInclusive<i64>) -> Self {
+    pub fn whole(bounds: RangeInclusive<i64>) -> Self {
         Self::of(json!({"type": "integer", "minimum": bounds.start(), "maximum": bounds.end()}))
     }
 
     /// How many.
-    pub(crate) fn count() -> Self {
+    pub fn count() -> Self {
         Self::of(json!({"type": "integer", "minimum": 0}))
     }
 
     /// A number.
-    pub(crate) fn number(bounds: RangeInclusive<f64>) -> Self {
+    pub fn number(bounds: RangeInclusive<f64>) -> Self {
         Self::of(json!({"type": "number", "minimum": bounds.start(), "maximum": bounds.end()}))
     }
 
     /// A number above zero.
-    pub(crate) fn positive(most: f64) -> Self {
+    pub fn positive(most: f64) -> Self {
         Self::of(json!({"type": "number", "exclusiveMinimum": 0, "maximum": most}))
     }
 
     /// One of a few words.
-    pub(crate) fn word<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn word<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         Self::of(json!({"type": "string", "enum": words.into_iter().collect::<Vec<_>>()}))
     }
 
     /// Several values.
-    pub(crate) fn list(items: Self) -> Self {
+    pub fn list(items: Self) -> Self {
         Self::of(json!({"type": "array", "items": items.into_value()}))
     }
 
     /// So many values.
-    pub(crate) fn list_of(items: Self, length: RangeInclusive<usize>) -> Self {
+    pub fn list_of(items: Self, length: RangeInclusive<usize>) -> Self {
         Self::list(items).with("minItems", json!(length.start())).with("maxItems", json!(length.end()))
     }
 
     /// One value or more.
-    pub(crate) fn some(items: Self) -> Self {
+    pub fn some(items: Self) -> Self {
         Self::list(items).with("minItems", json!(1))
     }
 
     /// A text that says something.
-    pub(crate) fn said() -> Self {
+    pub fn said() -> Self {
         Self::text().with("minLength", json!(1))
     }
 
     /// One text, or several.
-    pub(crate) fn texts(item: Self, length: RangeInclusive<usize>) -> Self {
+    pub fn texts(item: Self, length: RangeInclusive<usize>) -> Self {
         Self::either([item.clone(), Self::list_of(item, length)])
     }
 
     /// Texts under names that callers choose.
-    pub(crate) fn metadata() -> Self {
+    pub fn metadata() -> Self {
         Self::of(json!({
             "type": "object", "maxProperties": 50, "propertyNames": {"minLength": 1},
             "additionalProperties": {"type": "string"},
@@ -129,34 +128,34 @@ impl Schema {
     }
 
     /// Values of one shape under names that nobody knows before.
-    pub(crate) fn by_name(value: Self) -> Self {
+    pub fn by_name(value: Self) -> Self {
         Self::of(json!({"type": "object", "additionalProperties": value.into_value()}))
     }
 
     /// One of several shapes.
-    pub(crate) fn either(shapes: impl IntoIterator<Item = Self>) -> Self {
+    pub fn either(shapes: impl IntoIterator<Item = Self>) -> Self {
         Self::of(json!({"anyOf": shapes.into_iter().map(Self::into_value).collect::<Vec<_>>()}))
     }
 
     /// A shape that stands among the components.
-    pub(crate) fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         Self::of(json!({"$ref": format!("#/components/schemas/{name}")}))
     }
 
     /// An object with these fields, all of them, and no others.
-    pub(crate) fn object<const N: usize>(fields: [(&str, Self); N]) -> Self {
+    pub fn object<const N: usize>(fields: [(&str, Self); N]) -> Self {
         Self::of(json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false}))
             .needs(fields)
     }
 
     /// A page of a list.
-    pub(crate) fn page(items: Self) -> Self {
+    pub fn page(items: Self) -> Self {
         let next = Self::text().or_null().about("the cursor of the next page; null on the last one");
         Self::object([("items", Self::list(items)), ("nextCursor", next)])
     }
 
     /// With further fields, which are always there.
-    pub(crate) fn needs<const N: usize>(mut self, fields: [(&str, Self); N]) -> Self {
+    pub fn needs<const N: usize>(mut self, fields: [(&str, Self); N]) -> Self {
         for (name, schema) in fields {
             self.property(name, schema);
             if let Some(required) = self.0.get_mut("required").and_then(Value::as_array_mut) {
@@ -167,7 +166,7 @@ impl Schema {
     }
 
     /// With further fields, which may be missing.
-    pub(crate) fn may_have<const N: usize>(mut self, fields: [(&str, Self); N]) -> Self {
+    pub fn may_have<const N: usize>(mut self, fields: [(&str, Self); N]) -> Self {
         for (name, schema) in fields {
             self.property(name, schema);
         }
@@ -175,12 +174,12 @@ impl Schema {
     }
 
     /// With further fields that callers may give; `null` is the same as leaving one out.
-    pub(crate) fn takes<const N: usize>(self, fields: [(&str, Self); N]) -> Self {
+    pub fn takes<const N: usize>(self, fields: [(&str, Self); N]) -> Self {
         self.may_have(fields.map(|(name, schema)| (name, schema.or_null())))
     }
 
     /// With a rule that fields have to follow together: one of these shapes too.
-    pub(crate) fn one_of<const N: usize>(mut self, shapes: [Value; N]) -> Self {
+    pub fn one_of<const N: usize>(mut self, shapes: [Value; N]) -> Self {
         let rules = self.0.entry("allOf").or_insert_with(|| json!([]));
         if let Some(rules) = rules.as_array_mut() {
             rules.push(json!({"anyOf": shapes.to_vec()}));
@@ -189,14 +188,14 @@ impl Schema {
     }
 
     /// With a rule that callers have to give at least one of these fields.
-    pub(crate) fn says_some_of(mut self, names: &[&str]) -> Self {
+    pub fn says_some_of(mut self, names: &[&str]) -> Self {
         let says = |name: &&str| json!({"required": [name], "properties": {*name: {"not": {"type": "null"}}}});
         self.0.insert("anyOf".to_owned(), names.iter().map(says).collect());
         self
     }
 
     /// The same, or `null`.
-    pub(crate) fn or_null(mut self) -> Self {
+    pub fn or_null(mut self) -> Self {
         if let Some(words) = self.0.get_mut("enum").and_then(Value::as_array_mut) {
             words.push(Value::Null);
         }
@@ -210,26 +209,27 @@ impl Schema {
     }
 
     /// A text that a regular expression finds.
-    pub(crate) fn matching(self, pattern: &str) -> Self {
+    pub fn matching(self, pattern: &str) -> Self {
         self.with("pattern", pattern.into())
     }
 
     /// With a sentence about it.
-    pub(crate) fn about(self, text: &str) -> Self {
+    pub fn about(self, text: &str) -> Self {
         self.with("description", text.into())
     }
 
     /// With what it is where nobody says it.
-    pub(crate) fn or(self, default: impl Into<Value>) -> Self {
+    pub fn or(self, default: impl Into<Value>) -> Self {
         self.with("default", default.into())
     }
 
     /// With an example.
-    pub(crate) fn example(self, example: impl Into<Value>) -> Self {
+    pub fn example(self, example: impl Into<Value>) -> Self {
         self.with("examples", json!([example.into()]))
     }
 
-    pub(crate) fn into_value(self) -> Value {
+    /// The JSON Schema itself.
+    pub fn into_value(self) -> Value {
         Value::Object(self.0)
     }
 

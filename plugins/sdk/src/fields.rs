@@ -1,0 +1,289 @@
+use chrono::{DateTime, NaiveDate, Utc};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::problem::{FieldError, Problem};
+
+/// The longest text that [`Fields::text`] takes.
+const MAX_TEXT: usize = 1000;
+
+/// Reads the fields of a body, or the parameters of a query, one by one, and collects everything that is wrong with them.
+///
+/// A field that is `null` counts as left out. [`finish`](Self::finish) refuses what nobody asked for.
+///
+/// ```
+/// use punctual_sdk::Fields;
+/// use serde_json::json;
+///
+/// let mut fields = Fields::of(json!({"title": "", "colour": "red"}));
+/// let title = fields.needs("title", Fields::text);
+/// let at = fields.needs("at", Fields::instant);
+/// let problem = fields.finish().unwrap_err();
+/// let fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+/// assert_eq!(fields, ["title", "at", "colour"]);
+/// # let _ = (title, at);
+/// ```
+#[derive(Debug, Default)]
+pub struct Fields {
+    /// Where they stand, such as `creator.`.
+    within: String,
+    left: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Fields {
+    /// The fields of an object; anything else has none, and is refused.
+    pub fn of(value: Value) -> Self {
+        match value {
+            Value::Object(left) => Self { left, ..Self::default() },
+            _ => {
+                let error = FieldError { field: "body".into(), message: "must be an object".into() };
+                Self { errors: vec![error], ..Self::default() }
+            }
+        }
+    }
+
+    /// A field that has to be there. What is answered where it is not is of no use: `finish` refuses it.
+    pub fn needs<T: Default>(&mut self, name: &str, read: fn(&mut Self, &str) -> Option<T>) -> T {
+        if self.left.get(name).is_none_or(Value::is_null) {
+            self.refuse(name, "is missing");
+        }
+        read(self, name).unwrap_or_default()
+    }
+
+    /// A text of 1 to 1000 characters.
+    pub fn text(&mut self, name: &str) -> Option<String> {
+        self.read(name, "must be a text of 1 to 1000 characters", |value| {
+            let text = value.as_str()?;
+            let is_fine = (1..=MAX_TEXT).contains(&text.chars().count()) && !text.trim().is_empty();
+            is_fine.then(|| text.to_owned())
+        })
+    }
+
+    /// An e-mail address.
+    pub fn email(&mut self, name: &str) -> Option<String> {
+        self.read(name, "must be an e-mail address such as ada@example.com", |value| {
+            let text = value.as_str()?;
+            let (local, domain) = text.rsplit_once('@')?;
+            let is_plain = |part: &str| {
+                !part.is_empty()
+                    && !part.contains(|c: char| c.is_whitespace() || c.is_control() || "<>,;:\"()[]\\".contains(c))
+            };
+            let is_fine = text.len() <= 254 && is_plain(local) && is_plain(domain) && !local.contains('@');
+            (is_fine && !domain.starts_with('.') && !domain.ends_with('.')).then(|| text.to_owned())
+        })
+    }
+
+    /// An instant: RFC 3339 with an offset.
+    pub fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
+        self.read(name, "must be an RFC 3339 instant with an offset such as 2026-11-16T14:30:00Z", |value| {
+            // In a query, a plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
+            let text = value.as_str()?.replace(' ', "+");
+            let at = DateTime::parse_from_rfc3339(&text).ok()?.to_utc();
+            // What both databases, and a year of four digits, can hold.
+            let years = 1970..=9998;
+            years.contains(&chrono::Datelike::year(&at)).then_some(at)
+        })
+    }
+
+    /// A date such as 2026-12-25.
+    pub fn date(&mut self, name: &str) -> Option<NaiveDate> {
+        self.read(name, "must be a date such as 2026-12-25", |value| {
+            let text = value.as_str()?;
+            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+            (text.len() == 10 && (1900..=9998).contains(&chrono::Datelike::year(&date))).then_some(date)
+        })
+    }
+
+    /// True or false.
+    pub fn flag(&mut self, name: &str) -> Option<bool> {
+        self.read(name, "must be true or false", |value| match value {
+            Value::String(text) => text.parse().ok(),
+            value => value.as_bool(),
+        })
+    }
+
+    /// A number.
+    pub fn number(&mut self, name: &str) -> Option<f64> {
+        self.read(name, "must be a number", |value| value.as_f64().filter(|number| number.is_finite()))
+    }
+
+    /// An id.
+    pub fn id(&mut self, name: &str) -> Option<Uuid> {
+        self.read(name, "must be an id", |value| Uuid::parse_str(value.as_str()?).ok())
+    }
+
+    /// One of a few words.
+    pub fn word(&mut self, name: &str, words: &[&'static str]) -> Option<&'static str> {
+        let expected = format!("must be one of {}", words.join(", "));
+        self.read(name, &expected, |value| {
+            let text = value.as_str()?;
+            words.iter().copied().find(|word| *word == text)
+        })
+    }
+
+    /// Whatever `read` makes of a value; it answers what is wrong with it.
+    pub fn check<T>(&mut self, name: &str, read: impl FnOnce(Value) -> Result<T, String>) -> Option<T> {
+        let value = self.take(name)?;
+        read(value).map_err(|message| self.refuse(name, message)).ok()
+    }
+
+    /// An object, whose own fields `read` reads.
+    pub fn object<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let value = self.take(name)?;
+        Some(self.inner(name, value, read))
+    }
+
+    /// A list of objects, of which there are `most` at the most.
+    pub fn objects<T>(&mut self, name: &str, most: usize, read: impl Fn(&mut Self) -> T) -> Option<Vec<T>> {
+        match self.take(name)? {
+            Value::Array(items) if items.len() <= most => {
+                let items = items.into_iter().enumerate();
+                Some(items.map(|(n, item)| self.inner(&format!("{name}[{n}]"), item, &read)).collect())
+            }
+            _ => {
+                self.refuse(name, format!("must be a list of at most {most}"));
+                None
+            }
+        }
+    }
+
+    /// A list of words, without repeats.
+    pub fn words(&mut self, name: &str, words: &[&'static str]) -> Option<Vec<&'static str>> {
+        let expected = format!("must be a list with one or more of {}, each once", words.join(", "));
+        self.read(name, &expected, |value| {
+            let mut found = Vec::new();
+            for item in value.as_array()? {
+                let text = item.as_str()?;
+                let word = words.iter().copied().find(|word| *word == text && !found.contains(word))?;
+                found.push(word);
+            }
+            (!found.is_empty()).then_some(found)
+        })
+    }
+
+    /// Notes that a field is wrong.
+    pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
+        self.errors.push(FieldError { field: format!("{}{name}", self.within), message: message.into() });
+    }
+
+    /// Refuses what nobody asked for, and everything that was wrong.
+    ///
+    /// # Errors
+    /// With every bad field.
+    pub fn finish(mut self) -> Result<(), Problem> {
+        self.refuse_rest();
+        if self.errors.is_empty() { Ok(()) } else { Err(Problem::fields(self.errors)) }
+    }
+
+    fn refuse_rest(&mut self) {
+        for name in std::mem::take(&mut self.left).into_iter().map(|(name, _)| name) {
+            let short: String = name.chars().take(100).collect();
+            self.refuse(&short, "is unknown; leave it out or mend its name");
+        }
+    }
+
+    fn inner<T>(&mut self, name: &str, value: Value, read: impl FnOnce(&mut Self) -> T) -> T {
+        let within = format!("{}{name}.", self.within);
+        let (left, is_object) = match value {
+            Value::Object(left) => (left, true),
+            _ => (Map::new(), false),
+        };
+        let mut inner = Self { within, left, errors: Vec::new() };
+        let read = read(&mut inner);
+        inner.refuse_rest();
+        if is_object {
+            self.errors.append(&mut inner.errors);
+        } else {
+            self.refuse(name, "must be an object");
+        }
+        read
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.left.remove(name).filter(|value| !value.is_null())
+    }
+
+    fn read<T>(&mut self, name: &str, expected: &str, read: impl FnOnce(&Value) -> Option<T>) -> Option<T> {
+        let value = self.take(name)?;
+        let read = read(&value);
+        if read.is_none() {
+            self.refuse(name, expected);
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn errors(fields: Fields) -> Vec<String> {
+        fields
+            .finish()
+            .err()
+            .map(|problem| problem.errors.into_iter().map(|error| error.field).collect())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn every_bad_field_is_named_with_where_it_stands() {
+        let mut fields = Fields::of(json!({
+            "at": "tomorrow", "on": "2026-02-30", "kind": "round", "creator": {"email": "nobody", "x": 1},
+            "people": [{"email": "a@b.c"}, {"email": 7}, "Ada"], "channels": ["email", "email"], "rest": null, "more": 1,
+        }));
+        fields.instant("at");
+        fields.date("on");
+        fields.word("kind", &["start", "end"]);
+        fields.object("creator", |creator| creator.needs("email", Fields::email));
+        let people = fields.objects("people", 3, |person| person.needs("email", Fields::email)).unwrap();
+        fields.words("channels", &["email", "queue"]);
+        assert_eq!(people[0], "a@b.c");
+        assert_eq!(
+            errors(fields),
+            [
+                "at",
+                "on",
+                "kind",
+                "creator.email",
+                "creator.x",
+                "people[1].email",
+                "people[2]",
+                "channels",
+                "more",
+                "rest"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert_eq!(errors(Fields::of(json!([1]))), ["body"]);
+    }
+
+    #[test]
+    fn addresses_that_could_break_a_header_are_none() {
+        for (text, is_fine) in [
+            ("ada@example.com", true),
+            ("ada+tag@example.com", true),
+            ("ada@example.com\r\nBcc: eve@example.com", false),
+            ("Ada <ada@example.com>", false),
+            ("a@b@c", false),
+            ("@example.com", false),
+            ("ada@", false),
+            ("a,b@example.com", false),
+        ] {
+            let mut fields = Fields::of(json!({ "email": text }));
+            assert_eq!(fields.email("email").is_some(), is_fine, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn instants_have_an_offset_and_a_plus_may_be_a_blank() {
+        let mut fields = Fields::of(json!({"a": "2026-01-01T00:00:00 01:00", "b": "2026-01-01T00:00:00", "c": null}));
+        assert_eq!(fields.instant("a").unwrap().to_rfc3339(), "2025-12-31T23:00:00+00:00");
+        assert!(fields.instant("b").is_none() && fields.instant("c").is_none());
+        assert_eq!(errors(fields), ["b"]);
+    }
+}
