@@ -1,0 +1,195 @@
+//! Keeps rules and their tasks together.
+//!
+//! What a command means for the rules of its subject is decided inside the command's own transaction: rules are made, taken
+//! back or made `pending` again there, and tasks of a date that no longer holds are cancelled with it. Scheduling comes after
+//! the commit, rule by rule, and can fail without undoing anything: the reconciler tries again.
+
+use chrono::{DateTime, Utc};
+use punctual_sdk::{Context, Error, NewTask, Problem, Transaction, on_either, sqlx};
+use serde_json::json;
+use tracing::error;
+use uuid::Uuid;
+
+use crate::rule::{Rule, Says};
+use crate::subject::{KINDS, Subject};
+
+/// A subject was made: it gets a rule for each date that it has. Answers the rules to schedule.
+pub(crate) async fn on_subject_created(
+    transaction: &mut Transaction,
+    context: &Context,
+    subject: &Subject,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, Problem> {
+    let mut planned = Vec::new();
+    for kind in KINDS {
+        if subject.anchor(kind, context)?.is_some() {
+            planned.push(add_automatic(transaction, subject, kind, now).await?);
+        }
+    }
+    Ok(planned)
+}
+
+/// A subject was changed. Answers the rules to schedule.
+pub(crate) async fn on_subject_dates_changed(
+    transaction: &mut Transaction,
+    context: &Context,
+    before: &Subject,
+    subject: &Subject,
+    now: DateTime<Utc>,
+) -> Result<Vec<Uuid>, Problem> {
+    let rules = Rule::lock_all(transaction, subject.id).await?;
+    let mut planned = Vec::new();
+    for kind in KINDS {
+        let (was, is) = (before.anchor(kind, context)?, subject.anchor(kind, context)?);
+        let of_kind: Vec<_> = rules.iter().filter(|rule| rule.kind == kind).collect();
+        match (of_kind.first(), was, is) {
+            (Some(_), _, None) => {
+                for rule in of_kind {
+                    delete(transaction, rule, now).await?;
+                }
+            }
+            (None, None, Some(_)) => planned.push(add_automatic(transaction, subject, kind, now).await?),
+            (Some(_), was, is) if was != is => {
+                for rule in of_kind {
+                    make_pending(transaction, rule, now).await?;
+                    planned.push(rule.id);
+                }
+            }
+            // The date is the same, or somebody has taken the rule away.
+            _ => {}
+        }
+    }
+    Ok(planned)
+}
+
+/// A subject was deleted, and with it all its rules.
+pub(crate) async fn on_subject_deleted(
+    transaction: &mut Transaction,
+    subject: &Subject,
+    now: DateTime<Utc>,
+) -> Result<(), Problem> {
+    for rule in Rule::lock_all(transaction, subject.id).await? {
+        delete(transaction, &rule, now).await?;
+    }
+    Ok(())
+}
+
+async fn add_automatic(
+    transaction: &mut Transaction,
+    subject: &Subject,
+    kind: &'static str,
+    now: DateTime<Utc>,
+) -> Result<Uuid, Problem> {
+    let rule = Rule::new(subject, &Says::at_subject_date(kind), &["email"], now);
+    rule.insert(transaction).await?;
+    Ok(rule.id)
+}
+
+/// Soft-deletes a rule, and cancels its task.
+pub(crate) async fn delete(transaction: &mut Transaction, rule: &Rule, now: DateTime<Utc>) -> Result<(), Problem> {
+    if let Some(task) = rule.schedule_id {
+        transaction.cancel(task).await?;
+    }
+    let update =
+        "UPDATE operations_notification_rules SET active = $3, deleted_at = $2, updated_at = $2, version = version + 1
+        WHERE id = $1 AND deleted_at IS NULL";
+    on_either!(transaction, |connection| {
+        sqlx::query(update).bind(rule.id).bind(now).bind(false).execute(connection).await?;
+    });
+    Ok(())
+}
+
+/// Makes a rule pending, whatever it was: its task is cancelled, and it may tell once more.
+pub(crate) async fn make_pending(
+    transaction: &mut Transaction,
+    rule: &Rule,
+    now: DateTime<Utc>,
+) -> Result<(), Problem> {
+    if let Some(task) = rule.schedule_id {
+        transaction.cancel(task).await?;
+    }
+    let update =
+        "UPDATE operations_notification_rules SET sync_status = 'pending', sync_error = NULL, schedule_id = NULL,
+        last_sent_at = NULL, updated_at = $2, version = version + 1 WHERE id = $1 AND deleted_at IS NULL";
+    on_either!(transaction, |connection| {
+        sqlx::query(update).bind(rule.id).bind(now).execute(connection).await?;
+    });
+    Ok(())
+}
+
+/// Schedules rules after a command, each for itself. What goes wrong is logged, and nobody hears of it otherwise.
+pub(crate) async fn schedule_all(context: &Context, ids: &[Uuid], now: DateTime<Utc>) {
+    let mut scheduler_errors = Vec::new();
+    for id in ids {
+        if let Err(error) = schedule(context, *id, now).await {
+            scheduler_errors.push(json!({"notificationRuleId": id, "error": error.to_string()}));
+        }
+    }
+    if !scheduler_errors.is_empty() {
+        error!(scheduler_errors = %json!(scheduler_errors), "notification rules not scheduled");
+    }
+}
+
+/// What became of a rule that was to be scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduled {
+    /// It has a task.
+    Synced,
+    /// It needs none: it is deleted, or somebody else was first.
+    NotNeeded,
+    /// Its instant is past.
+    Past,
+}
+
+/// Writes the task of a rule that has none, and notes it with the rule, both or neither. What goes wrong is noted with the rule
+/// too.
+///
+/// # Errors
+/// When the task cannot be written; also if its instant is past.
+pub(crate) async fn schedule(context: &Context, id: Uuid, now: DateTime<Utc>) -> Result<(), Error> {
+    let failed = match try_to_schedule(context, id, now).await {
+        Ok(Scheduled::Past) => "the instant of the rule is past".into(),
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
+    let update = "UPDATE operations_notification_rules SET sync_status = 'failed', sync_error = $2, schedule_id = NULL,
+        updated_at = $3 WHERE id = $1 AND sync_status <> 'synced' AND deleted_at IS NULL";
+    let reason = failed.to_string();
+    on_either!(context.database(), |pool| {
+        sqlx::query(update).bind(id).bind(&reason).bind(now).execute(pool).await?;
+    });
+    Err(failed)
+}
+
+pub(crate) async fn try_to_schedule(context: &Context, id: Uuid, now: DateTime<Utc>) -> Result<Scheduled, Error> {
+    let database = context.database();
+    let Some(rule) = Rule::find(&database, id).await?.filter(|rule| rule.deleted_at.is_none()) else {
+        return Ok(Scheduled::NotNeeded);
+    };
+    let Some(subject) = Subject::find(&database, rule.subject_id).await? else { return Ok(Scheduled::Past) };
+    let Some(run_at) = rule.run_at(&subject, context)?.filter(|run_at| *run_at > now) else {
+        return Ok(Scheduled::Past);
+    };
+    let mut transaction = database.begin().await?;
+    // Ids only: who is told, and of what, is looked up when it is due.
+    let payload = json!({
+        "subjectType": rule.subject_type,
+        "subjectId": rule.subject_id,
+        "notificationRuleId": rule.id,
+        "kind": rule.kind,
+    });
+    let task = NewTask::new(rule.topic()).payload(payload).at(run_at).timezone(subject.zone(context));
+    let task_id = transaction.enqueue(task).await?;
+    let update = "UPDATE operations_notification_rules SET sync_status = 'synced', sync_error = NULL, schedule_id = $2,
+        updated_at = $3 WHERE id = $1 AND sync_status <> 'synced' AND version = $4 AND deleted_at IS NULL";
+    let updated = on_either!(transaction, |connection| {
+        let bound = sqlx::query(update).bind(id).bind(task_id).bind(now).bind(rule.version);
+        bound.execute(connection).await?.rows_affected()
+    });
+    if updated == 0 {
+        transaction.rollback().await?;
+        return Ok(Scheduled::NotNeeded);
+    }
+    transaction.commit().await?;
+    Ok(Scheduled::Synced)
+}
