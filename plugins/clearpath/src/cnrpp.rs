@@ -1,0 +1,87 @@
+//! The job `cnrppAlert`: tells of contractors whose C-NRPP certification expires, once in a calendar month each.
+
+use chrono::{Datelike, Days, NaiveTime};
+use punctual_sdk::{Attempt, Error, Job, Message, Outcome, Template, on_either, run_job, sqlx};
+use serde_json::json;
+use tracing::{info, warn};
+
+use crate::contractor::Contractor;
+use crate::{ZONE, today};
+
+/// How long before it expires somebody is told.
+const AHEAD: Days = Days::new(60);
+const SLUG: &str = "clearpath-cnrpp-alert";
+
+pub(crate) async fn run(attempt: Attempt) -> Outcome {
+    run_job("cnrppAlert", async |job| {
+        let today = today(&attempt)?;
+        let month = today.with_day(1).ok_or("a month begins with its first")?;
+        let month_began = attempt.context.zone(ZONE)?.instant(month.and_time(NaiveTime::MIN));
+        let until = today.checked_add_days(AHEAD).ok_or("the calendar ends")?;
+        let due = "SELECT * FROM clearpath_contractors WHERE status = 'active' AND cnrpp_expiry_date <= $1
+            AND (last_cnrpp_alert_sent_at IS NULL OR last_cnrpp_alert_sent_at < $2) ORDER BY cnrpp_expiry_date, id";
+        let due: Vec<Contractor> = on_either!(attempt.database(), |pool| {
+            sqlx::query_as(due).bind(until).bind(month_began).fetch_all(pool).await?
+        });
+        let recipient = attempt.context.setting("ADMIN_ALERT_EMAIL");
+        if recipient.is_none() && !due.is_empty() {
+            warn!(job = "cnrppAlert", contractors = due.len(), "ADMIN_ALERT_EMAIL is not set, alerts skipped");
+        }
+        for contractor in due {
+            if let Err(error) = alert(&attempt, job, &contractor, recipient.as_deref(), today).await {
+                job.failed(contractor.id, error);
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Tells of one. Who is not told stays as it is, so that the next run tells.
+async fn alert(
+    attempt: &Attempt,
+    job: &Job,
+    contractor: &Contractor,
+    recipient: Option<&str>,
+    today: chrono::NaiveDate,
+) -> Result<(), Error> {
+    let (database, now) = (attempt.database(), attempt.started_at);
+    let is_expired = contractor.cnrpp_expiry_date.is_some_and(|date| date < today);
+    match recipient {
+        Some(recipient) => {
+            let key = format!("{SLUG}__{}__{}", contractor.id, today.format("%Y-%m"));
+            let values = json!({
+                "contractorName": contractor.name,
+                "contractorId": contractor.id,
+                "expiryDate": contractor.cnrpp_expiry_date,
+                "isExpired": is_expired,
+            });
+            attempt.notifier().deliver(Message::new(recipient, key).template(SLUG, values)).await?;
+            let stamp = "UPDATE clearpath_contractors SET last_cnrpp_alert_sent_at = $2, updated_at = $2 WHERE id = $1";
+            on_either!(database, |pool| {
+                sqlx::query(stamp).bind(contractor.id).bind(now).execute(pool).await?;
+            });
+            job.sent();
+        }
+        None => job.skipped(contractor.id, "ADMIN_ALERT_EMAIL is not set"),
+    }
+    if is_expired {
+        let deactivate =
+            "UPDATE clearpath_contractors SET status = 'inactive', updated_at = $2 WHERE id = $1 AND status = 'active'";
+        on_either!(database, |pool| {
+            sqlx::query(deactivate).bind(contractor.id).bind(now).execute(pool).await?;
+        });
+        info!(job = "cnrppAlert", recordId = %contractor.id, "contractor deactivated, certification expired");
+    }
+    Ok(())
+}
+
+pub(crate) fn templates() -> Vec<Template> {
+    vec![Template {
+        slug: SLUG,
+        subject: "C-NRPP certification of {{ contractorName }}",
+        text: include_str!("../templates/cnrpp-alert.txt"),
+        html: None,
+        sample: r#"{"contractorName": "Radon Ltd.", "contractorId": "018f", "expiryDate": "2026-12-31", "isExpired": false}"#,
+    }]
+}

@@ -1,0 +1,157 @@
+//! The e-mail log: every e-mail of a session, from when it is planned until it is out or given up.
+
+use chrono::{DateTime, Utc};
+use punctual_sdk::{Answer, Database, Page, Problem, Request, Route, Schema, Template, on_either, row, shown, sqlx};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const STATUSES: [&str; 6] = ["queued", "sent", "failed", "abandoned", "cancelled", "duplicate"];
+
+row! {
+    #[derive(Debug, Clone)]
+    pub(crate) struct Email {
+        pub(crate) id: Uuid,
+        pub(crate) user_id: String,
+        pub(crate) test_session_id: Option<Uuid>,
+        pub(crate) email_type: String,
+        pub(crate) recipient: String,
+        pub(crate) status: String,
+        pub(crate) scheduled_at: DateTime<Utc>,
+        pub(crate) sent_at: Option<DateTime<Utc>>,
+        pub(crate) provider_message_id: Option<String>,
+        pub(crate) retry_count: i32,
+        /// Sending it again does not help until the template is mended.
+        pub(crate) is_template_error: bool,
+        pub(crate) last_error: Option<String>,
+        pub(crate) created_at: DateTime<Utc>,
+    }
+}
+
+impl Email {
+    /// The template that says it.
+    pub(crate) fn slug(&self) -> String {
+        format!("clearpath-{}", self.email_type.replace('_', "-"))
+    }
+
+    async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
+        let one = "SELECT * FROM clearpath_email_log WHERE id = $1";
+        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
+    }
+
+    fn view(&self) -> Value {
+        json!({
+            "id": self.id,
+            "userId": self.user_id,
+            "testSessionId": self.test_session_id,
+            "emailType": self.email_type,
+            "recipient": self.recipient,
+            "status": self.status,
+            "scheduledAt": shown(self.scheduled_at),
+            "sentAt": self.sent_at.map(shown),
+            "providerMessageId": self.provider_message_id,
+            "retryCount": self.retry_count,
+            "lastError": self.last_error,
+            "createdAt": shown(self.created_at),
+        })
+    }
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let shape = || {
+        Schema::object([
+            ("id", Schema::id()),
+            ("userId", Schema::text()),
+            ("testSessionId", Schema::id().or_null()),
+            ("emailType", Schema::text().example("day_30")),
+            ("recipient", Schema::text()),
+            ("status", Schema::word(STATUSES)),
+            ("scheduledAt", Schema::instant()),
+            ("sentAt", Schema::instant().or_null()),
+            ("providerMessageId", Schema::text().or_null()),
+            ("retryCount", Schema::count()),
+            ("lastError", Schema::text().or_null()),
+            ("createdAt", Schema::instant()),
+        ])
+    };
+    vec![
+        Route::get("/emails", list)
+            .named("listSessionEmails", "Lists the e-mails of test sessions, newest first")
+            .query("status", Schema::word(STATUSES))
+            .query("sessionId", Schema::id())
+            .answers_page(shape()),
+        Route::get("/emails/{id}", show).named("getSessionEmail", "Shows an e-mail of a test session").answers(
+            200,
+            "The e-mail",
+            shape(),
+        ),
+        Route::post("/emails/{id}/retry", retry)
+            .named("retrySessionEmail", "Queues an e-mail again that failed or was abandoned")
+            .may_conflict()
+            .answers(200, "The e-mail", shape()),
+    ]
+}
+
+async fn list(request: Request) -> Result<Answer, Problem> {
+    let mut query = request.query();
+    let page = Page::of(&mut query);
+    let status = query.word("status", &STATUSES);
+    let session = query.id("sessionId");
+    query.finish()?;
+    let some = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
+        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
+    let found: Vec<Email> = on_either!(request.database(), |pool| {
+        sqlx::query_as(some).bind(page.before()).bind(status).bind(session).bind(page.rows()).fetch_all(pool).await?
+    });
+    page.answer(found.iter().map(Email::view))
+}
+
+async fn show(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    Answer::ok(found(&request).await?.view())
+}
+
+async fn retry(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    request.fields().finish()?;
+    let id = request.id("e-mail")?;
+    let update =
+        "UPDATE clearpath_email_log SET status = 'queued', retry_count = 0, is_template_error = $2, last_error = NULL
+        WHERE id = $1 AND status IN ('failed', 'abandoned')";
+    let updated = on_either!(request.database(), |pool| {
+        sqlx::query(update).bind(id).bind(false).execute(pool).await?.rows_affected()
+    });
+    let email = found(&request).await?;
+    if updated == 0 {
+        return Err(Problem::conflict(format!(
+            "the e-mail is {}, and only failed and abandoned ones are tried again",
+            email.status
+        )));
+    }
+    Answer::ok(email.view())
+}
+
+async fn found(request: &Request) -> Result<Email, Problem> {
+    let id = request.id("e-mail")?;
+    Email::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("e-mail {id}")))
+}
+
+pub(crate) fn templates() -> Vec<Template> {
+    let template = |slug, subject, text| Template {
+        slug,
+        subject,
+        text,
+        html: None,
+        sample: r#"{"name": "Ada", "orderId": "CP-17"}"#,
+    };
+    vec![
+        template("clearpath-day-30", "Day 30 of your radon test", include_str!("../templates/day-30.txt")),
+        template("clearpath-day-60", "Day 60 of your radon test", include_str!("../templates/day-60.txt")),
+        template("clearpath-day-80", "Your radon test is almost complete", include_str!("../templates/day-80.txt")),
+        template("clearpath-day-88", "Time to mail your detector", include_str!("../templates/day-88.txt")),
+        template(
+            "clearpath-results-prompt",
+            "Your radon test should be complete",
+            include_str!("../templates/results-prompt.txt"),
+        ),
+    ]
+}

@@ -1,0 +1,81 @@
+//! The scheduled jobs of a company that tests homes for radon. See `README.md` for the flow.
+//!
+//! A `session` is a test that somebody does at home; its `email`s go out by and by, its result makes a `certificate`. The five
+//! jobs stand in `email_queue`, `expiry`, `cnrpp` and `lab`.
+
+mod certificate;
+mod cnrpp;
+mod contractor;
+mod email;
+mod email_queue;
+mod expiry;
+mod lab;
+mod pdf;
+mod session;
+
+use chrono::NaiveDate;
+use punctual_sdk::{Attempt, DefaultSchedule, Error, Handler, Migration, Plugin, Route, Template};
+
+/// Where the company's days begin and end.
+pub(crate) const ZONE: &str = "America/Edmonton";
+
+/// Registers five schedules with their topics, and the routes of sessions, certificates, contractors and e-mails.
+pub struct Clearpath;
+
+impl Plugin for Clearpath {
+    fn name(&self) -> &'static str {
+        "clearpath"
+    }
+
+    fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+        vec![
+            ("clearpath.emailQueue", Box::new(email_queue::run)),
+            ("clearpath.sessionExpiry", Box::new(expiry::expire_sessions)),
+            ("clearpath.certificateExpiry", Box::new(expiry::expire_certificates)),
+            ("clearpath.cnrppAlert", Box::new(cnrpp::run)),
+            ("clearpath.labResultPoll", Box::new(lab::run)),
+            (certificate::TOPIC, Box::new(certificate::generate)),
+        ]
+    }
+
+    fn schedules(&self) -> Vec<DefaultSchedule> {
+        let schedule = |name, topic, cron, description| DefaultSchedule {
+            name,
+            topic,
+            cron,
+            timezone: ZONE,
+            description,
+            // What a run leaves undone, the next one does.
+            attempts: 1,
+        };
+        vec![
+            schedule("emailQueue", "clearpath.emailQueue", "*/15 * * * *", "Sends the e-mails that are due"),
+            schedule("sessionExpiry", "clearpath.sessionExpiry", "0 2 * * *", "Expires tests that were abandoned"),
+            schedule("certificateExpiry", "clearpath.certificateExpiry", "0 2 * * *", "Expires certificates"),
+            schedule("cnrppAlert", "clearpath.cnrppAlert", "0 2 * * *", "Tells of certifications that expire"),
+            schedule("labResultPoll", "clearpath.labResultPoll", "0 6 * * *", "Asks the lab for results"),
+        ]
+    }
+
+    fn routes(&self) -> Vec<Route> {
+        [session::routes(), certificate::routes(), contractor::routes(), email::routes()].concat()
+    }
+
+    fn templates(&self) -> Vec<Template> {
+        [email::templates(), cnrpp::templates()].concat()
+    }
+
+    fn migrations(&self) -> Vec<Migration> {
+        vec![Migration {
+            name: "0001_tables",
+            sqlite: include_str!("../migrations/sqlite/0001_tables.sql"),
+            postgres: include_str!("../migrations/postgres/0001_tables.sql"),
+        }]
+    }
+}
+
+/// The day of a run: that of the fire it belongs to, however late it comes.
+pub(crate) fn today(attempt: &Attempt) -> Result<NaiveDate, Error> {
+    let at = attempt.scheduled_at.unwrap_or(attempt.started_at);
+    Ok(attempt.context.zone(ZONE)?.date(at))
+}

@@ -1,0 +1,390 @@
+//! Test sessions: from when a kit is ordered until there is a result, or nobody waits for one any more.
+
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeDelta, Utc};
+use punctual_sdk::{
+    Answer, Database, Fields, NewTask, Page, Problem, Request, Route, Schema, Transaction, on_either, row, shown, sqlx,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{ZONE, certificate};
+
+const STATUSES: [&str; 8] =
+    ["pending", "active", "retrieval_due", "mailed", "results_pending", "complete", "cancelled", "expired"];
+
+/// What somebody may say about a session; that it is complete or expired follows from something else.
+const SETTABLE: [&str; 6] = ["pending", "active", "retrieval_due", "mailed", "results_pending", "cancelled"];
+
+/// The e-mails that come so many days after the activation.
+const DAYS: [(&str, i64); 4] = [("day_30", 30), ("day_60", 60), ("day_80", 80), ("day_88", 88)];
+
+/// How long a test takes where nobody says it.
+const USUAL_DAYS: Days = Days::new(90);
+
+row! {
+    #[derive(Debug, Clone)]
+    pub(crate) struct Session {
+        pub(crate) id: Uuid,
+        pub(crate) user_id: String,
+        pub(crate) name: String,
+        pub(crate) email: String,
+        pub(crate) status: String,
+        pub(crate) clearpath_order_id: Option<String>,
+        pub(crate) kit_serial_number: Option<String>,
+        pub(crate) activated_at: Option<DateTime<Utc>>,
+        pub(crate) expected_completion_date: Option<NaiveDate>,
+        pub(crate) expired_at: Option<DateTime<Utc>>,
+        pub(crate) created_at: DateTime<Utc>,
+        pub(crate) updated_at: DateTime<Utc>,
+    }
+}
+
+impl Session {
+    pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
+        let one = "SELECT * FROM clearpath_sessions WHERE id = $1";
+        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
+    }
+
+    fn view(&self) -> Value {
+        json!({
+            "id": self.id,
+            "userId": self.user_id,
+            "name": self.name,
+            "email": self.email,
+            "status": self.status,
+            "clearpathOrderId": self.clearpath_order_id,
+            "kitSerialNumber": self.kit_serial_number,
+            "activatedAt": self.activated_at.map(shown),
+            "expectedCompletionDate": self.expected_completion_date,
+            "expiredAt": self.expired_at.map(shown),
+            "createdAt": shown(self.created_at),
+            "updatedAt": shown(self.updated_at),
+        })
+    }
+}
+
+row! {
+    #[derive(Debug, Clone)]
+    pub(crate) struct TestResult {
+        pub(crate) id: Uuid,
+        pub(crate) test_session_id: Uuid,
+        /// In becquerels per cubic metre.
+        pub(crate) radon_level: f64,
+        pub(crate) source: String,
+        pub(crate) created_at: DateTime<Utc>,
+    }
+}
+
+impl TestResult {
+    pub(crate) async fn of_session(database: &Database, session: Uuid) -> Result<Option<Self>, sqlx::Error> {
+        let one = "SELECT * FROM clearpath_results WHERE test_session_id = $1";
+        on_either!(database, |pool| sqlx::query_as(one).bind(session).fetch_optional(pool).await)
+    }
+
+    /// Writes the result of a session, completes that, and has its certificate made later, all or nothing; `false` if there is a
+    /// result already.
+    pub(crate) async fn add(&self, transaction: &mut Transaction) -> Result<bool, Problem> {
+        let insert = "INSERT INTO clearpath_results (id, test_session_id, radon_level, source, created_at)
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (test_session_id) DO NOTHING";
+        let complete = "UPDATE clearpath_sessions SET status = 'complete', updated_at = $2 WHERE id = $1";
+        let added = on_either!(transaction, |connection| {
+            let bound = sqlx::query(insert).bind(self.id).bind(self.test_session_id).bind(self.radon_level);
+            let added = bound.bind(&self.source).bind(self.created_at).execute(&mut *connection).await?.rows_affected();
+            if added > 0 {
+                sqlx::query(complete).bind(self.test_session_id).bind(self.created_at).execute(connection).await?;
+            }
+            added
+        });
+        if added > 0 {
+            let task = NewTask::new(certificate::TOPIC).payload(json!({"sessionId": self.test_session_id}));
+            transaction.enqueue(task.attempts(3)).await?;
+        }
+        Ok(added > 0)
+    }
+
+    pub(crate) fn view(&self) -> Value {
+        json!({
+            "id": self.id,
+            "testSessionId": self.test_session_id,
+            "radonLevel": self.radon_level,
+            "source": self.source,
+            "createdAt": shown(self.created_at),
+        })
+    }
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let input = || {
+        Schema::object([]).takes([
+            ("status", Schema::word(SETTABLE).about("`active` writes its e-mails")),
+            ("userId", Schema::key()),
+            ("clearpathOrderId", Schema::key()),
+            ("kitSerialNumber", Schema::key()),
+            ("activatedAt", Schema::instant()),
+            ("expectedCompletionDate", Schema::format("date")),
+        ])
+    };
+    let shape = || {
+        Schema::object([
+            ("id", Schema::id()),
+            ("userId", Schema::text()),
+            ("name", Schema::text()),
+            ("email", Schema::text()),
+            ("status", Schema::word(STATUSES)),
+            ("clearpathOrderId", Schema::text().or_null()),
+            ("kitSerialNumber", Schema::text().or_null()),
+            ("activatedAt", Schema::instant().or_null()),
+            ("expectedCompletionDate", Schema::format("date").or_null()),
+            ("expiredAt", Schema::instant().or_null()),
+            ("createdAt", Schema::instant()),
+            ("updatedAt", Schema::instant()),
+        ])
+    };
+    let result = || {
+        Schema::object([
+            ("id", Schema::id()),
+            ("testSessionId", Schema::id()),
+            ("radonLevel", Schema::number(0.0..=1e9).about("in Bq/m³")),
+            ("source", Schema::word(["user", "lab"])),
+            ("createdAt", Schema::instant()),
+        ])
+    };
+    let person = [("name", Schema::text_of(1..=1000)), ("email", Schema::format("email"))];
+    vec![
+        Route::get("/sessions", list)
+            .named("listTestSessions", "Lists test sessions, newest first")
+            .query("status", Schema::word(STATUSES))
+            .answers_page(shape()),
+        Route::post("/sessions", create)
+            .named(
+                "createTestSession",
+                "Makes a test session, active unless it is said otherwise, and writes its e-mails",
+            )
+            .takes(
+                input().needs(person),
+                json!({"name": "Ada", "email": "ada@example.com", "clearpathOrderId": "CP-17"}),
+            )
+            .may_conflict()
+            .answers(201, "The session", shape()),
+        Route::get("/sessions/{id}", show).named("getTestSession", "Shows a test session").answers(
+            200,
+            "The session",
+            shape(),
+        ),
+        Route::patch("/sessions/{id}", patch)
+            .named("patchTestSession", "Changes a test session; one that becomes active gets its e-mails")
+            .takes(input(), json!({"status": "mailed"}))
+            .may_conflict()
+            .answers(200, "The session", shape()),
+        Route::get("/sessions/{id}/result", show_result)
+            .named("getTestResult", "Shows the result of a test session")
+            .answers(200, "The result", result()),
+        Route::post("/sessions/{id}/result", enter_result)
+            .named("enterTestResult", "Enters the result of a test session, and has its certificate made")
+            .takes(Schema::object([("radonLevel", Schema::number(0.0..=1e9))]), json!({"radonLevel": 120.5}))
+            .may_conflict()
+            .answers(201, "The result", result()),
+    ]
+}
+
+/// What a caller says about a session.
+struct Said {
+    status: Option<&'static str>,
+    user_id: Option<String>,
+    clearpath_order_id: Option<String>,
+    kit_serial_number: Option<String>,
+    activated_at: Option<DateTime<Utc>>,
+    expected_completion_date: Option<NaiveDate>,
+}
+
+impl Said {
+    fn of(fields: &mut Fields) -> Self {
+        Self {
+            status: fields.word("status", &SETTABLE),
+            user_id: fields.text("userId"),
+            clearpath_order_id: fields.text("clearpathOrderId"),
+            kit_serial_number: fields.text("kitSerialNumber"),
+            activated_at: fields.instant("activatedAt"),
+            expected_completion_date: fields.date("expectedCompletionDate"),
+        }
+    }
+
+    /// What it means for a session; an active one knows since when, and until when it takes.
+    fn apply(self, session: &mut Session, request: &Request) -> Result<(), Problem> {
+        session.status = self.status.map_or_else(|| session.status.clone(), str::to_owned);
+        session.user_id = self.user_id.unwrap_or_else(|| session.user_id.clone());
+        session.clearpath_order_id = self.clearpath_order_id.or_else(|| session.clearpath_order_id.take());
+        session.kit_serial_number = self.kit_serial_number.or_else(|| session.kit_serial_number.take());
+        session.activated_at = self.activated_at.or(session.activated_at);
+        session.expected_completion_date = self.expected_completion_date.or(session.expected_completion_date);
+        if session.status == "active" {
+            let activated_at = *session.activated_at.get_or_insert(request.now);
+            if session.expected_completion_date.is_none() {
+                let activated_on = request.context.zone(ZONE)?.date(activated_at);
+                session.expected_completion_date = activated_on.checked_add_days(USUAL_DAYS);
+            }
+        }
+        session.updated_at = request.now;
+        Ok(())
+    }
+}
+
+async fn list(request: Request) -> Result<Answer, Problem> {
+    let mut query = request.query();
+    let page = Page::of(&mut query);
+    let status = query.word("status", &STATUSES);
+    query.finish()?;
+    let some =
+        "SELECT * FROM clearpath_sessions WHERE id < $1 AND ($2 IS NULL OR status = $2) ORDER BY id DESC LIMIT $3";
+    let found: Vec<Session> = on_either!(request.database(), |pool| {
+        sqlx::query_as(some).bind(page.before()).bind(status).bind(page.rows()).fetch_all(pool).await?
+    });
+    page.answer(found.iter().map(Session::view))
+}
+
+async fn create(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    let mut fields = request.fields();
+    let (name, email) = (fields.needs("name", Fields::text), fields.needs("email", Fields::email));
+    let said = Said::of(&mut fields);
+    fields.finish()?;
+    let id = Uuid::now_v7();
+    let mut session = Session {
+        id,
+        user_id: id.to_string(),
+        name,
+        email,
+        status: "active".to_owned(),
+        clearpath_order_id: None,
+        kit_serial_number: None,
+        activated_at: None,
+        expected_completion_date: None,
+        expired_at: None,
+        created_at: request.now,
+        updated_at: request.now,
+    };
+    said.apply(&mut session, &request)?;
+    let mut transaction = request.database().begin().await?;
+    let insert =
+        "INSERT INTO clearpath_sessions (id, user_id, name, email, status, clearpath_order_id, kit_serial_number,
+        activated_at, expected_completion_date, created_at, updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)";
+    on_either!(transaction, |connection| {
+        let bound =
+            sqlx::query(insert).bind(session.id).bind(&session.user_id).bind(&session.name).bind(&session.email);
+        let bound = bound.bind(&session.status).bind(&session.clearpath_order_id).bind(&session.kit_serial_number);
+        let bound = bound.bind(session.activated_at).bind(session.expected_completion_date).bind(session.created_at);
+        bound.execute(connection).await.map_err(taken)?;
+    });
+    if session.status == "active" {
+        queue_emails(&mut transaction, &session, &request).await?;
+    }
+    request.commit(transaction, Answer::created(session.view())?).await
+}
+
+async fn show(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    Answer::ok(found(&request).await?.view())
+}
+
+async fn patch(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    let mut fields = request.fields();
+    let said = Said::of(&mut fields);
+    fields.finish()?;
+    let before = found(&request).await?;
+    if ["complete", "cancelled", "expired"].contains(&before.status.as_str()) {
+        return Err(Problem::conflict(format!("the session is {}, and does not change any more", before.status)));
+    }
+    let mut session = before.clone();
+    said.apply(&mut session, &request)?;
+    let mut transaction = request.database().begin().await?;
+    let update =
+        "UPDATE clearpath_sessions SET status = $3, user_id = $4, clearpath_order_id = $5, kit_serial_number = $6,
+        activated_at = $7, expected_completion_date = $8, updated_at = $9 WHERE id = $1 AND status = $2";
+    let updated = on_either!(transaction, |connection| {
+        let bound = sqlx::query(update).bind(session.id).bind(&before.status).bind(&session.status);
+        let bound = bound.bind(&session.user_id).bind(&session.clearpath_order_id).bind(&session.kit_serial_number);
+        let bound = bound.bind(session.activated_at).bind(session.expected_completion_date).bind(session.updated_at);
+        bound.execute(connection).await.map_err(taken)?.rows_affected()
+    });
+    if updated == 0 {
+        return Err(Problem::conflict("the session was changed in between; try again"));
+    }
+    if session.status == "active" && before.status != "active" {
+        queue_emails(&mut transaction, &session, &request).await?;
+    }
+    transaction.commit().await?;
+    Answer::ok(session.view())
+}
+
+/// Writes the e-mails of a session that became active, those that it has not had yet.
+async fn queue_emails(transaction: &mut Transaction, session: &Session, request: &Request) -> Result<(), Problem> {
+    let (Some(activated_at), Some(completion)) = (session.activated_at, session.expected_completion_date) else {
+        return Ok(());
+    };
+    let completion = request.context.zone(ZONE)?.instant(completion.and_time(NaiveTime::MIN));
+    let days = DAYS.into_iter().map(|(kind, days)| (kind, activated_at + TimeDelta::days(days)));
+    let insert =
+        "INSERT INTO clearpath_email_log (id, user_id, test_session_id, email_type, recipient, status, scheduled_at,
+            retry_count, is_template_error, created_at)
+        SELECT $1, $2, $3, $4, $5, 'queued', $6, 0, $7, $8 WHERE NOT EXISTS
+            (SELECT 1 FROM clearpath_email_log WHERE test_session_id = $3 AND email_type = $4)";
+    for (kind, at) in days.chain([("results_prompt", completion)]) {
+        on_either!(transaction, |connection| {
+            let bound = sqlx::query(insert).bind(Uuid::now_v7()).bind(&session.user_id).bind(session.id).bind(kind);
+            let bound = bound.bind(&session.email).bind(at).bind(false).bind(request.now);
+            bound.execute(connection).await?;
+        });
+    }
+    Ok(())
+}
+
+async fn show_result(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    let session = found(&request).await?;
+    let found = TestResult::of_session(&request.database(), session.id).await?;
+    Answer::ok(found.ok_or_else(|| Problem::not_found(format!("result of session {}", session.id)))?.view())
+}
+
+async fn enter_result(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    let mut fields = request.fields();
+    let radon_level = fields.needs("radonLevel", level);
+    fields.finish()?;
+    let session = found(&request).await?;
+    if ["cancelled", "expired"].contains(&session.status.as_str()) {
+        return Err(Problem::conflict(format!("the session is {}", session.status)));
+    }
+    let result = TestResult {
+        id: Uuid::now_v7(),
+        test_session_id: session.id,
+        radon_level,
+        source: "user".to_owned(),
+        created_at: request.now,
+    };
+    let mut transaction = request.database().begin().await?;
+    if !result.add(&mut transaction).await? {
+        return Err(Problem::conflict("the session has a result already"));
+    }
+    request.commit(transaction, Answer::created(result.view())?).await
+}
+
+/// A radon level, in becquerels per cubic metre.
+pub(crate) fn level(fields: &mut Fields, name: &str) -> Option<f64> {
+    let is_level = |value: &Value| value.as_f64().filter(|level| (0.0..=1e9).contains(level));
+    fields.check(name, |value| is_level(&value).ok_or_else(|| "must be a number of Bq/m³, not below 0".to_owned()))
+}
+
+async fn found(request: &Request) -> Result<Session, Problem> {
+    let id = request.id("session")?;
+    Session::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("session {id}")))
+}
+
+/// The database knows best whether another session has the order or the kit.
+fn taken(error: sqlx::Error) -> Problem {
+    match error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
+        true => Problem::conflict("another session has that clearpathOrderId or kitSerialNumber"),
+        false => error.into(),
+    }
+}

@@ -1,0 +1,228 @@
+//! The job `emailQueue`.
+
+use std::time::Duration;
+
+use punctual_testing::{TestDatabase, logged, on_both_databases};
+use serde_json::json;
+
+use crate::{MINUTE, at_work, emails, execute, field, items, run, session, start, statuses};
+
+/// Thirty days before now.
+const A_MONTH_AGO: &str = "2026-10-17T18:00:00Z";
+
+async fn activating_a_session_writes_its_five_emails(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": "2026-11-16T18:00:00Z", "expectedCompletionDate": "2027-02-20"}))
+        .await;
+    let found = emails(&punctual, &id).await;
+    let due: Vec<_> = found
+        .iter()
+        .map(|email| (email["emailType"].as_str().unwrap(), email["scheduledAt"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        due,
+        [
+            ("day_30", "2026-12-16T18:00:00.000Z"),
+            ("day_60", "2027-01-15T18:00:00.000Z"),
+            ("day_80", "2027-02-04T18:00:00.000Z"),
+            ("day_88", "2027-02-12T18:00:00.000Z"),
+            // The date begins in Alberta.
+            ("results_prompt", "2027-02-20T06:00:00.000Z"),
+        ]
+    );
+    assert!(found.iter().all(|email| email["status"] == "queued" && email["retryCount"] == 0));
+}
+
+async fn a_pending_session_gets_its_emails_when_it_becomes_active_and_once(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"status": "pending"})).await;
+    assert!(emails(&punctual, &id).await.is_empty());
+    for status in ["active", "retrieval_due", "active"] {
+        assert_eq!(punctual.patch(&format!("/sessions/{id}"), json!({ "status": status })).await.status, 200);
+    }
+    assert_eq!(emails(&punctual, &id).await.len(), 5);
+    assert_eq!(field(&punctual, &format!("/sessions/{id}"), "expectedCompletionDate").await, "2027-02-14");
+}
+
+async fn day_30_goes_out_within_a_quarter_of_an_hour(database: TestDatabase) {
+    let punctual = at_work(database).at("2026-11-16T18:01:00Z").start().await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO, "clearpathOrderId": "CP-17"})).await;
+    punctual.advance(MINUTE * 14).await;
+    let [message] = punctual.messages().await.try_into().unwrap();
+    assert_eq!(
+        (message.recipient.as_str(), message.template_slug.as_deref()),
+        ("ada@example.com", Some("clearpath-day-30"))
+    );
+    assert!(message.text.contains("Hello Ada") && message.text.contains("CP-17"), "{}", message.text);
+    let sent = emails(&punctual, &id).await.remove(0);
+    assert_eq!((&sent["status"], &sent["sentAt"]), (&json!("sent"), &json!("2026-11-16T18:15:00.000Z")));
+    assert_eq!(sent["providerMessageId"], "message-1");
+}
+
+async fn an_email_is_not_sent_before_it_is_due(database: TestDatabase) {
+    let punctual = start(database).await;
+    session(&punctual, json!({"activatedAt": "2026-10-17T18:00:01Z"})).await;
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+    punctual.advance(Duration::from_secs(1)).await;
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+}
+
+async fn emails_go_out_in_order_and_fifty_at_a_time(database: TestDatabase) {
+    let punctual = start(database).await;
+    for minute in (0..55).rev() {
+        session(
+            &punctual,
+            json!({"activatedAt": format!("2026-10-17T17:{minute:02}:00Z"), "email": format!("u{minute}@example.com")}),
+        )
+        .await;
+    }
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 50);
+    let sent: Vec<_> = punctual.messages().await.into_iter().map(|message| message.recipient).collect();
+    assert_eq!(sent, (0..50).map(|minute| format!("u{minute}@example.com")).collect::<Vec<_>>());
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 5);
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+}
+
+async fn emails_of_a_cancelled_session_are_cancelled(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    punctual.patch(&format!("/sessions/{id}"), json!({"status": "cancelled"})).await;
+    assert_eq!(run(&punctual, "emailQueue").await, json!({"processed": 1, "sent": 0, "skipped": 1, "failed": 0}));
+    assert_eq!(statuses(&punctual, &id).await[0], "day_30: cancelled");
+    assert_eq!(punctual.messages().await, []);
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+}
+
+async fn emails_of_an_expired_session_are_cancelled(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    execute(&punctual, "UPDATE clearpath_sessions SET status = 'expired'").await;
+    run(&punctual, "emailQueue").await;
+    assert_eq!(statuses(&punctual, &id).await[0], "day_30: cancelled");
+}
+
+async fn an_email_that_went_out_before_is_a_duplicate(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    run(&punctual, "emailQueue").await;
+    // The same user, session and kind once more.
+    execute(
+        &punctual,
+        "UPDATE clearpath_email_log SET email_type = 'day_30', scheduled_at = created_at WHERE email_type = 'day_60'",
+    )
+    .await;
+    assert_eq!(run(&punctual, "emailQueue").await, json!({"processed": 1, "sent": 0, "skipped": 1, "failed": 0}));
+    let found = emails(&punctual, &id).await;
+    let mut kinds: Vec<_> = found
+        .iter()
+        .filter(|email| email["emailType"] == "day_30")
+        .map(|email| email["status"].as_str().unwrap())
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!((kinds, punctual.messages().await.len()), (vec!["duplicate", "sent"], 1));
+    let skipped = logged("Record skipped", json!({"job": "emailQueue", "reason": "duplicate"}));
+    assert_eq!(skipped[0]["level"], "DEBUG");
+}
+
+async fn the_same_kind_of_another_session_is_no_duplicate(database: TestDatabase) {
+    let punctual = start(database).await;
+    for _ in 0..2 {
+        session(&punctual, json!({"activatedAt": A_MONTH_AGO, "userId": "ada"})).await;
+    }
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 2);
+}
+
+async fn what_fails_is_tried_again_by_the_next_run(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    punctual.fail_messages(Some("Resend is down"));
+    assert_eq!(run(&punctual, "emailQueue").await, json!({"processed": 1, "sent": 0, "skipped": 0, "failed": 1}));
+    let failed = emails(&punctual, &id).await.remove(0);
+    assert_eq!(
+        (&failed["status"], &failed["retryCount"], &failed["lastError"]),
+        (&json!("failed"), &json!(1), &json!("Resend is down"))
+    );
+    let warned = logged("Record failed", json!({"job": "emailQueue", "recordId": failed["id"]}));
+    assert_eq!((&warned[0]["level"], &warned[0]["err"]), (&json!("WARN"), &json!("Resend is down")));
+    punctual.fail_messages(None);
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+    assert_eq!(statuses(&punctual, &id).await[0], "day_30: sent");
+}
+
+async fn the_third_failure_abandons_it(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    punctual.fail_messages(Some("Resend is down"));
+    for expected in ["failed", "failed", "abandoned"] {
+        run(&punctual, "emailQueue").await;
+        assert_eq!(emails(&punctual, &id).await[0]["status"], expected);
+    }
+    punctual.fail_messages(None);
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+    // Somebody looks after it.
+    let email = items(&punctual, "/emails?status=abandoned").await.remove(0);
+    let path = format!("/emails/{}", email["id"].as_str().unwrap());
+    assert_eq!(punctual.post(&format!("{path}/retry"), json!({})).await.body["status"], "queued");
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+    assert_eq!(punctual.post(&format!("{path}/retry"), json!({})).await.status, 409);
+}
+
+async fn a_template_error_is_never_tried_again(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    execute(&punctual, "UPDATE clearpath_email_log SET email_type = 'day_31' WHERE email_type = 'day_30'").await;
+    assert_eq!(run(&punctual, "emailQueue").await["failed"], 1);
+    let failed = emails(&punctual, &id).await.remove(0);
+    assert_eq!(
+        (&failed["status"], &failed["lastError"]),
+        (&json!("failed"), &json!("there is no template clearpath-day-31"))
+    );
+    assert_eq!(logged("template error", json!({"recordId": failed["id"]}))[0]["level"], "ERROR");
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+}
+
+async fn an_email_without_a_session_is_sent(database: TestDatabase) {
+    let punctual = start(database).await;
+    session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    execute(&punctual, "UPDATE clearpath_email_log SET test_session_id = NULL").await;
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+}
+
+async fn a_run_that_is_repeated_sends_nothing_twice(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    run(&punctual, "emailQueue").await;
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+    // As if the node had died after sending and before noting it.
+    execute(&punctual, "UPDATE clearpath_email_log SET status = 'queued', sent_at = NULL, provider_message_id = NULL WHERE status = 'sent'").await;
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+    assert_eq!(punctual.messages().await.len(), 1);
+    assert_eq!(emails(&punctual, &id).await[0]["providerMessageId"], "message-1");
+}
+
+async fn one_bad_email_never_stops_the_others(database: TestDatabase) {
+    let punctual = start(database).await;
+    for name in ["bad@example.com", "good@example.com"] {
+        session(&punctual, json!({"activatedAt": A_MONTH_AGO, "email": name})).await;
+    }
+    crate::freeze(&punctual, "clearpath_email_log", "recipient", "bad@example.com").await;
+    assert_eq!(run(&punctual, "emailQueue").await, json!({"processed": 2, "sent": 1, "skipped": 0, "failed": 1}));
+}
+
+on_both_databases![
+    activating_a_session_writes_its_five_emails,
+    a_pending_session_gets_its_emails_when_it_becomes_active_and_once,
+    day_30_goes_out_within_a_quarter_of_an_hour,
+    an_email_is_not_sent_before_it_is_due,
+    emails_go_out_in_order_and_fifty_at_a_time,
+    emails_of_a_cancelled_session_are_cancelled,
+    emails_of_an_expired_session_are_cancelled,
+    an_email_that_went_out_before_is_a_duplicate,
+    the_same_kind_of_another_session_is_no_duplicate,
+    what_fails_is_tried_again_by_the_next_run,
+    the_third_failure_abandons_it,
+    a_template_error_is_never_tried_again,
+    an_email_without_a_session_is_sent,
+    a_run_that_is_repeated_sends_nothing_twice,
+    one_bad_email_never_stops_the_others,
+];
