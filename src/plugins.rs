@@ -12,7 +12,12 @@ use punctual_sdk::Plugin;
 const ALWAYS_ON: [&str; 1] = ["echo"];
 
 fn ours() -> Vec<Box<dyn Plugin>> {
-    vec![Box::new(punctual_echo::Echo)]
+    vec![
+        Box::new(punctual_echo::Echo),
+        Box::new(punctual_signup::Signup),
+        Box::new(punctual_operations::Operations),
+        Box::new(punctual_clearpath::Clearpath),
+    ]
 }
 
 /// All plugins that are part of this binary.

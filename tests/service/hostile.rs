@@ -51,7 +51,7 @@ fn takes_body(operation: &Operation<'_>) -> bool {
 }
 
 async fn hostile_bodies_are_refused_on_every_route(database: Database) {
-    let server = Server::start(&database);
+    let server = Server::start_with_plugins(&database);
     let task = server.make_task(r#"{"topic":"echo","delayMs":3600000}"#).await;
     let before = server.process.resident_kib();
     let bodies = hostile_bodies();
@@ -70,12 +70,15 @@ async fn hostile_bodies_are_refused_on_every_route(database: Database) {
     }
     check_is_well(&server, before).await;
     let stored = server.get("/api/v1/tasks?limit=1000").await.json();
-    assert_eq!(stored["items"].as_array().unwrap().len(), 2, "nothing of it was kept: {stored}");
+    // Schedules of plugins fire every few minutes.
+    let is_ours = |task: &&serde_json::Value| task["scheduleId"].is_null();
+    let kept = stored["items"].as_array().unwrap().iter().filter(is_ours).count();
+    assert_eq!(kept, 2, "nothing of it was kept: {stored}");
     server.stop();
 }
 
 async fn hostile_values_are_refused_by_name(database: Database) {
-    let server = Server::start(&database);
+    let server = Server::start_with_plugins(&database);
     for (path, body, field) in [
         ("tasks", r#"{"topic":"a","runAt":"9999-12-31T23:59:59Z","timezone":"UTC"}"#, "runAt"),
         ("tasks", r#"{"topic":"a","runAt":"9999-12-31T23:59:59-23:59","timezone":"UTC"}"#, "runAt"),

@@ -38,6 +38,7 @@ mod notifications_page;
 mod openapi;
 mod operating_page;
 mod outlook;
+mod plugin_routes;
 mod pooler;
 mod prove_page;
 mod pulls;

@@ -13,7 +13,7 @@ on_each_database!(what_is_served_is_what_is_printed);
 
 async fn what_is_served_is_what_is_printed(database: Database) {
     add_key(&database, "pk_read", Role::Read, &[]).await;
-    let server = Server::start(&database);
+    let server = Server::start_with_plugins(&database);
     server.get("/api/v1/openapi.json").await.problem(401, "UNAUTHENTICATED");
     let answer = Answer::to(server.request(Method::GET, "/api/v1/openapi.json").bearer_auth("pk_read")).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (200, Contract::of_binary().document.clone()));

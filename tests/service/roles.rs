@@ -17,7 +17,8 @@ fn needed(operation: &Operation<'_>) -> Option<Role> {
     let (method, route) = (&operation.method, operation.route);
     let is_of = |names: &[&str]| names.iter().any(|name| route.starts_with(&format!("/api/v1/{name}")));
     let is_work = ["/api/v1/tasks", "/api/v1/tasks/batch", "/api/v1/claims"].contains(&route)
-        || ["/heartbeat", "/complete", "/fail"].iter().any(|end| route.ends_with(end));
+        || ["/heartbeat", "/complete", "/fail"].iter().any(|end| route.ends_with(end))
+        || route.starts_with("/api/v1/plugins/signup/");
     match route {
         "/livez" | "/readyz" => None,
         _ if is_of(&["keys", "audit"]) => Some(Role::Admin),
@@ -49,7 +50,7 @@ async fn server_with_a_key_for_each_role(database: &Database) -> Server {
     for role in Role::ALL {
         add_key(database, &format!("pk_{}", role.as_str()), role, &[]).await;
     }
-    Server::start(database)
+    Server::start_with_plugins(database)
 }
 
 async fn every_route_needs_its_role_and_no_more(database: Database) {

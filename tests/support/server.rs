@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::process::PATIENCE;
 use super::{Contract, Database, Process, Samples, punctual};
 
+/// Every plugin that is linked and not always on.
+const ALL_PLUGINS: &str = "signup,operations,clearpath";
+
 /// A running service.
 pub struct Server {
     pub process: Process,
@@ -48,6 +51,11 @@ impl Server {
         let line = process.wait_for_output("http://");
         let url = line[line.find("http://").unwrap()..].trim().replace("0.0.0.0", "127.0.0.1");
         Self { process, url, client: client() }
+    }
+
+    /// The same, with every plugin turned on.
+    pub fn start_with_plugins(database: &Database) -> Self {
+        Self::start_with(database, |command| command.env("PUNCTUAL_PLUGINS", ALL_PLUGINS))
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
