@@ -101,6 +101,30 @@ pub struct TaskFilter {
     pub run_at: Span,
 }
 
+/// Tasks that a list can be put together from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Those of one status.
+    Of(TaskStatus),
+    /// All that have ended.
+    Ended,
+}
+
+impl Part {
+    /// Whether they are live.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Of(status) if !status.has_ended())
+    }
+
+    /// The status that they share, if it is one.
+    pub fn status(self) -> Option<&'static str> {
+        match self {
+            Self::Of(status) => Some(status.as_str()),
+            Self::Ended => None,
+        }
+    }
+}
+
 impl TaskFilter {
     /// The same filter, for live tasks only; `None` if it asks for none of them.
     pub fn live_only(&self) -> Option<Self> {
@@ -112,14 +136,16 @@ impl TaskFilter {
         self.only(&[TaskStatus::Failed])
     }
 
-    /// Whether it asks for tasks that have not ended.
-    pub fn asks_for_live(&self) -> bool {
-        self.status.is_empty() || self.status.iter().any(|status| !status.has_ended())
-    }
-
-    /// Whether it asks for tasks that have ended.
-    pub fn asks_for_ended(&self) -> bool {
-        self.status.is_empty() || self.status.iter().any(|status| status.has_ended())
+    /// The parts that a list is put together from: one per status, but the ended ones are one where all of them are meant.
+    pub fn parts(&self) -> Vec<Part> {
+        use TaskStatus::{Cancelled, Completed, Failed, Pending, Running};
+        let asked = |status: TaskStatus| self.status.is_empty() || self.status.contains(&status);
+        let live = [Pending, Running].into_iter().filter(|status| asked(*status)).map(Part::Of);
+        let ended: Vec<_> = [Completed, Failed, Cancelled].into_iter().filter(|status| asked(*status)).collect();
+        match ended.len() {
+            3 => live.chain([Part::Ended]).collect(),
+            _ => live.chain(ended.into_iter().map(Part::Of)).collect(),
+        }
     }
 
     fn only(&self, allowed: &[TaskStatus]) -> Option<Self> {

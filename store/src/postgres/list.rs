@@ -10,30 +10,19 @@ pub(super) type Query = QueryBuilder<Postgres>;
 
 /// Tasks that match, newest first.
 pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
-    let mut query = Query::new("");
-    let halves = [
-        (filter.asks_for_live(), include_str!("sql/live_tasks.sql")),
-        (filter.asks_for_ended(), include_str!("sql/ended_tasks.sql")),
-    ];
-    union(&mut query, halves, filter, page);
-    query
+    pages(filter, page, [include_str!("sql/live_tasks.sql"), include_str!("sql/ended_tasks.sql")])
 }
 
 /// Ids of tasks that match, newest first.
 pub(super) fn ids(filter: &TaskFilter, page: Page<TaskId>) -> Query {
-    let mut query = Query::new("");
-    let halves = [
-        (filter.asks_for_live(), "SELECT id FROM punctual_tasks "),
-        (filter.asks_for_ended(), "SELECT id FROM punctual_task_history "),
-    ];
-    union(&mut query, halves, filter, page);
-    query
+    pages(filter, page, ["SELECT id FROM punctual_tasks ", "SELECT id FROM punctual_task_history "])
 }
 
 /// How many live tasks match.
 pub(super) fn count_live(filter: &TaskFilter) -> Query {
     let mut query = Query::new("SELECT count(*) FROM punctual_tasks ");
     push_conditions(&mut query, filter, None);
+    push_status(&mut query, filter);
     query
 }
 
@@ -46,34 +35,47 @@ pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
          FROM punctual_task_history AS h ",
     );
     push_conditions(&mut query, filter, None);
+    push_status(&mut query, filter);
     query.push(
         " AND NOT EXISTS (SELECT FROM punctual_tasks AS t WHERE t.topic = h.topic AND t.dedupe_key = h.dedupe_key)",
     );
     query
 }
 
-fn union(query: &mut Query, halves: [(bool, &'static str); 2], filter: &TaskFilter, page: Page<TaskId>) {
+/// The newest of each part, and of those the newest.
+fn pages(filter: &TaskFilter, page: Page<TaskId>, [live, ended]: [&'static str; 2]) -> Query {
+    let mut query = Query::new("");
+    let parts = filter.parts();
     let mut joined = "";
-    for (_, select) in halves.iter().filter(|(wanted, _)| *wanted) {
-        query.push(joined).push("(").push(*select);
-        push_conditions(query, filter, page.after);
+    for part in &parts {
+        query.push(joined).push("(").push(if part.is_live() { live } else { ended });
+        push_conditions(&mut query, filter, page.after);
+        // Word for word, and one at a time: there are indexes for some of them.
+        if let Some(status) = part.status() {
+            query.push(format!(" AND status = '{status}'"));
+        }
         query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
         joined = " UNION ALL ";
     }
-    // The ends of both halves together; one half alone is ordered already.
-    if halves.iter().all(|(wanted, _)| *wanted) {
+    // One part alone is ordered already.
+    if parts.len() > 1 {
         query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+    }
+    query
+}
+
+fn push_status(query: &mut Query, filter: &TaskFilter) {
+    if !filter.status.is_empty() {
+        let names: Vec<_> = filter.status.iter().map(|status| status.as_str()).collect();
+        query.push(" AND status = ANY (").push_bind(names).push(")");
     }
 }
 
+/// All conditions but that of the status.
 fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {
     query.push("WHERE true");
     if let Some(after) = after {
         query.push(" AND id < ").push_bind(after.0);
-    }
-    if !filter.status.is_empty() {
-        let names: Vec<_> = filter.status.iter().map(|status| status.as_str()).collect();
-        query.push(" AND status = ANY (").push_bind(names).push(")");
     }
     for (condition, wanted) in [
         (" AND topic = ", filter.topic.as_ref().map(|topic| topic.as_str())),

@@ -52,6 +52,8 @@ mod kept;
 mod list;
 mod migrate;
 mod outbox;
+#[cfg(test)]
+mod plans;
 mod plugins;
 mod pooler;
 mod pulls;

@@ -22,6 +22,7 @@ pub(super) fn ids(filter: &TaskFilter, page: Page<TaskId>) -> Query {
 pub(super) fn count_live(filter: &TaskFilter) -> Query {
     let mut query = Query::new("SELECT count(*) FROM punctual_tasks");
     push_conditions(&mut query, filter, None);
+    push_status(&mut query, filter);
     query
 }
 
@@ -34,6 +35,7 @@ pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
          FROM punctual_task_history AS h",
     );
     push_conditions(&mut query, filter, None);
+    push_status(&mut query, filter);
     query.push(
         " AND NOT EXISTS (SELECT 1 FROM punctual_tasks AS t
             WHERE t.topic = h.topic AND t.dedupe_key = h.dedupe_key AND t.dedupe_key IS NOT NULL)",
@@ -41,33 +43,40 @@ pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
     query
 }
 
-fn pages(filter: &TaskFilter, page: Page<TaskId>, selects: [&'static str; 2]) -> Query {
+/// The newest of each part, and of those the newest.
+fn pages(filter: &TaskFilter, page: Page<TaskId>, [live, ended]: [&'static str; 2]) -> Query {
     let mut query = Query::new("");
     let mut joined = "";
-    for (is_wanted, select) in [filter.asks_for_live(), filter.asks_for_ended()].into_iter().zip(selects) {
-        if is_wanted {
-            // A half's own order and limit need a SELECT around them.
-            query.push(joined).push("SELECT * FROM (\n").push(select);
-            push_conditions(&mut query, filter, page.after);
-            query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
-            joined = " UNION ALL ";
+    for part in filter.parts() {
+        // A part's own order and limit need a SELECT around them.
+        query.push(joined).push("SELECT * FROM (\n").push(if part.is_live() { live } else { ended });
+        push_conditions(&mut query, filter, page.after);
+        // Word for word, and one at a time: there are indexes for some of them.
+        if let Some(status) = part.status() {
+            query.push(format!(" AND status = '{status}'"));
         }
+        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
+        joined = " UNION ALL ";
     }
     query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
     query
 }
 
-fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {
-    query.push(" WHERE true");
-    if let Some(after) = after {
-        query.push(" AND id < ").push_bind(after.0);
-    }
+fn push_status(query: &mut Query, filter: &TaskFilter) {
     if !filter.status.is_empty() {
         let mut names = query.push(" AND status IN (").separated(", ");
         for status in &filter.status {
             names.push_bind(status.as_str());
         }
         query.push(")");
+    }
+}
+
+/// All conditions but that of the status.
+fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {
+    query.push(" WHERE true");
+    if let Some(after) = after {
+        query.push(" AND id < ").push_bind(after.0);
     }
     for (condition, wanted) in [
         (" AND topic = ", filter.topic.as_ref().map(|topic| topic.as_str())),

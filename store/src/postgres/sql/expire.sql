@@ -4,7 +4,7 @@ WITH clock AS (
 ), lapsed AS MATERIALIZED (
     SELECT t.id, t.epoch, t.attempt, t.lost, t.lease_owner, t.started_at
     FROM punctual_tasks AS t, clock
-    WHERE t.lease_expires_at <= clock.now
+    WHERE t.status = 'running' AND t.lease_expires_at <= clock.now
     ORDER BY t.lease_expires_at
     LIMIT $3
     FOR UPDATE OF t SKIP LOCKED
