@@ -141,6 +141,8 @@ pub struct TaskOfFire {
     pub id: TaskId,
     /// Where it stands; `None` once it was pruned.
     pub status: Option<TaskStatus>,
+    /// Whether a queue outside has accepted it, and has it now.
+    pub is_handed_over: bool,
     /// The number of its current or last attempt.
     pub attempt: u32,
     /// When that began.
@@ -178,6 +180,7 @@ impl Fire {
     pub fn status(&self) -> Option<FireStatus> {
         match (self.reason, &self.task) {
             (Some(_), _) => Some(FireStatus::Skipped),
+            (None, Some(task)) if task.is_handed_over => Some(FireStatus::Dispatched),
             (None, task) => task.as_ref().and_then(|task| task.status).map(FireStatus::Task),
         }
     }

@@ -11,6 +11,7 @@ pub mod delivery;
 pub mod enqueue;
 pub mod event;
 pub mod fire;
+pub mod hand_over;
 pub mod id;
 pub mod invalid;
 pub mod json;

@@ -12,6 +12,7 @@ mod alerts;
 mod audit;
 mod claims;
 mod cluster;
+mod hand_overs;
 mod inspection;
 mod outbox;
 mod plugins;
@@ -26,6 +27,7 @@ pub use alerts::Alerts;
 pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
+pub use hand_overs::{HandOvers, WhichHandOvers};
 pub use inspection::{Inspection, Standing};
 pub use outbox::{Outbox, Posted, Taken};
 pub use plugins::{MigrationError, Plugins};
@@ -42,7 +44,20 @@ use chrono::{DateTime, Utc};
 
 /// Everything a database does for Punctual.
 pub trait Store:
-    Tasks + Claims + Schedules + Ticks + Topics + Outbox + Alerts + Cluster + Plugins + Pulls + Audit + Upkeep + Inspection
+    Tasks
+    + Claims
+    + Schedules
+    + Ticks
+    + Topics
+    + Outbox
+    + Alerts
+    + Cluster
+    + Plugins
+    + Pulls
+    + HandOvers
+    + Audit
+    + Upkeep
+    + Inspection
 {
 }
 
@@ -57,6 +72,7 @@ impl<T> Store for T where
         + Cluster
         + Plugins
         + Pulls
+        + HandOvers
         + Audit
         + Upkeep
         + Inspection

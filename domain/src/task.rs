@@ -437,6 +437,11 @@ pub enum Settlement {
 }
 
 impl Settlement {
+    /// It ends badly, whatever its policy says; the error is cut to what is kept.
+    pub fn failed(error: String) -> Self {
+        Self::Failed { outcome: AttemptOutcome::Failed, error: cut(error) }
+    }
+
     /// How the attempt is recorded.
     pub fn outcome(&self) -> AttemptOutcome {
         match self {
@@ -614,9 +619,7 @@ impl Task {
                 self.after_failure(AttemptOutcome::Failed, error, Some(delay), chance)
             }
             Outcome::Snoozed { delay } => Settlement::Snoozed { after: delay.min(MAX_WAIT) },
-            Outcome::FailedForGood { error } => {
-                Settlement::Failed { outcome: AttemptOutcome::Failed, error: cut(error) }
-            }
+            Outcome::FailedForGood { error } => Settlement::failed(error),
             Outcome::Cancelled => Settlement::Cancelled,
         }
     }

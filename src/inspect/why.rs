@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use punctual_domain::fire::{Fire, FireKind};
 use punctual_domain::id::{FireId, ScheduleId, TaskId};
 use punctual_domain::node::Node;
-use punctual_domain::store::{FireFilter, Page};
+use punctual_domain::store::{FireFilter, Page, WhichHandOvers};
 use punctual_domain::task::Task;
 use punctual_domain::topic::TopicDefinition;
 use punctual_domain::why::{Cause, NodeFacts, Reason, ScheduleFacts, TaskFacts, why_fire, why_schedule, why_task};
@@ -59,8 +59,10 @@ impl Inspector {
     async fn of_task(&self, task: &Task, now: DateTime<Utc>) -> Result<Report, InspectError> {
         let definitions = self.store.topics().await?;
         let nodes = self.nodes().await?;
+        let hand_over = self.store.hand_overs(&WhichHandOvers::OfTask(task.id), 1).await?.pop();
         let reasons = why_task(&TaskFacts {
             task,
+            hand_over: hand_over.as_ref(),
             standing: self.store.standing(task.id).await?.unwrap_or_default(),
             definition: TopicDefinition::for_topic(&definitions, &task.topic),
             nodes: &nodes,

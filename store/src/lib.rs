@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_domain::clock::Clock;
+use punctual_domain::news::News;
 use punctual_domain::store::{Store, StoreError};
 
 pub use migration::{MIGRATIONS, Migration, SchemaState};
@@ -40,7 +41,12 @@ pub struct Options {
     pub connections: u32,
     /// How long a statement may take before it counts as lost.
     pub deadline: Duration,
+    /// Told what is announced to other nodes, for those who tell them in another way too (PostgreSQL).
+    pub announced: Option<Announced>,
 }
+
+/// Hears of announcements; must be quick.
+pub type Announced = Arc<dyn Fn(&News) + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -50,6 +56,7 @@ impl Default for Options {
             access: Access::Full,
             connections: 10,
             deadline: Duration::from_secs(30),
+            announced: None,
         }
     }
 }

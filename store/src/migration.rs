@@ -46,6 +46,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(6, "0006_plugins", oldest_compatible: 1),
     migration!(11, "0011_pull_and_audit", oldest_compatible: 1),
     migration!(20, "0020_outbox_leases", oldest_compatible: 1),
+    migration!(30, "0030_hand_overs", oldest_compatible: 1),
     migration!(40, "0040_alerts", oldest_compatible: 1),
     migration!(50, "0050_lists", oldest_compatible: 1),
 ];

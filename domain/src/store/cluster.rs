@@ -68,4 +68,10 @@ pub trait Cluster: Send + Sync {
 
     /// Revokes a key; `false` if it is unknown or was revoked before.
     async fn revoke_key(&self, id: KeyId) -> Result<bool, StoreError>;
+
+    /// What was last noted under a name, by any node.
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError>;
+
+    /// Notes something under a name, for all nodes.
+    async fn note_fact(&self, name: &str, value: &str) -> Result<(), StoreError>;
 }

@@ -6,7 +6,7 @@ use crate::calendar::Calendar;
 use crate::fire::{Fire, FireStatus};
 use crate::id::{FireId, ScheduleId};
 use crate::schedule::Schedule;
-use crate::task::{Task, TaskStatus};
+use crate::task::Task;
 
 /// Schedules, their fires, and the calendars that exclude them.
 #[async_trait]
@@ -129,12 +129,10 @@ pub struct FireFilter {
 }
 
 impl FireFilter {
-    /// The statuses of tasks among those that are asked for.
-    pub fn task_statuses(&self) -> impl Iterator<Item = TaskStatus> {
-        self.status.iter().filter_map(|status| match status {
-            FireStatus::Task(status) => Some(*status),
-            FireStatus::Skipped | FireStatus::Dispatched => None,
-        })
+    /// The statuses with a task that are asked for: those of tasks, and `dispatched`.
+    pub fn statuses_with_task(&self) -> impl Iterator<Item = &'static str> {
+        let with_task = self.status.iter().filter(|status| **status != FireStatus::Skipped);
+        with_task.map(|status| status.as_str())
     }
 
     /// Whether skipped fires are among what is asked for.

@@ -203,6 +203,7 @@ mod tests {
     fn fire(schedule: &Schedule, reason: Option<SkipReason>) -> Fire {
         let scheduled_at = now() - TimeDelta::minutes(2);
         let task = TaskOfFire {
+            is_handed_over: false,
             id: TaskId::generate(),
             status: Some(TaskStatus::Failed),
             attempt: 1,

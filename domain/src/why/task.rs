@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{Cause, NodeFacts, Reason, from_now, instant};
+use crate::hand_over::HandOver;
 use crate::store::Standing;
 use crate::task::{Task, TaskStatus};
 use crate::topic::{Route, TopicDefinition};
@@ -16,6 +17,8 @@ pub struct TaskFacts<'a> {
     pub standing: Standing,
     /// The definition of its topic, if there is one.
     pub definition: Option<&'a TopicDefinition>,
+    /// The queue that has it, if one does.
+    pub hand_over: Option<&'a HandOver>,
     /// The nodes that were heard of lately.
     pub nodes: &'a [NodeFacts],
     /// The store's present instant.
@@ -60,7 +63,7 @@ fn running(facts: &TaskFacts<'_>) -> Reason {
         false => format!("{} (no node that was heard of lately: a pull worker's, or one that died)", lease.owner),
     };
     match lease.expires_at {
-        None => Reason::new(Cause::Running, format!("attempt {} was handed to a queue at {began}", task.attempt)),
+        None => Reason::new(Cause::Running, handed_over(task, facts.hand_over, *now)),
         Some(at) if at <= *now => Reason::new(
             Cause::LeaseExpired,
             format!(
@@ -79,6 +82,20 @@ fn running(facts: &TaskFacts<'_>) -> Reason {
             ),
         ),
     }
+}
+
+fn handed_over(task: &Task, hand_over: Option<&HandOver>, now: DateTime<Utc>) -> String {
+    let attempt = task.attempt;
+    let Some(hand_over) = hand_over else { return format!("attempt {attempt} was handed to a queue") };
+    let HandOver { queue, job_id, handed_over_at, ends_at, .. } = hand_over;
+    format!(
+        "it was handed to the queue {} of BullMQ at {}, as the job {job_id}; the worker's attempt {attempt} of {} has not ended, \
+         and it fails if that has not happened at {}",
+        queue.name,
+        from_now(*handed_over_at, now),
+        task.retry.attempts,
+        from_now(*ends_at, now),
+    )
 }
 
 fn pending(facts: &TaskFacts<'_>) -> Vec<Reason> {
@@ -209,7 +226,7 @@ mod tests {
 
     /// The causes, the first one first.
     fn causes(task: &Task, standing: Standing, definition: Option<TopicDefinition>, nodes: &[NodeFacts]) -> Vec<Cause> {
-        let facts = TaskFacts { task, standing, definition: definition.as_ref(), nodes, now: now() };
+        let facts = TaskFacts { task, standing, definition: definition.as_ref(), hand_over: None, nodes, now: now() };
         let reasons = why_task(&facts);
         assert!(reasons.iter().all(|reason| !reason.message.is_empty()));
         reasons.into_iter().map(|reason| reason.code).collect()
@@ -325,8 +342,14 @@ mod tests {
             task.started_at = Some(now() - TimeDelta::seconds(10));
             task.lease = Some(Lease { owner, epoch: Epoch(1), expires_at });
             let nodes = [node.clone()];
-            let facts =
-                TaskFacts { task: &task, standing: Standing::default(), definition: None, nodes: &nodes, now: now() };
+            let facts = TaskFacts {
+                task: &task,
+                standing: Standing::default(),
+                definition: None,
+                hand_over: None,
+                nodes: &nodes,
+                now: now(),
+            };
             why_task(&facts).remove(0)
         };
         let held = said(node.id, Some(20));
@@ -347,8 +370,14 @@ mod tests {
             let mut task = due_task();
             (task.status, task.attempt, task.completed_at) = (status, 2, Some(now()));
             task.error = error.map(str::to_owned);
-            let facts =
-                TaskFacts { task: &task, standing: Standing::default(), definition: None, nodes: &[], now: now() };
+            let facts = TaskFacts {
+                task: &task,
+                standing: Standing::default(),
+                definition: None,
+                hand_over: None,
+                nodes: &[],
+                now: now(),
+            };
             let reason = why_task(&facts).remove(0);
             assert!(reason.code == Cause::Ended && reason.message.contains(part), "{}", reason.message);
         }

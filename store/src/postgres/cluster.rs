@@ -33,6 +33,9 @@ impl Cluster for PostgresStore {
     }
 
     async fn announce(&self, news: &News) -> Result<(), StoreError> {
+        if let Some(announced) = &self.announced {
+            announced(news);
+        }
         lend!(self, |connection| { announce(connection, news).await })
     }
 
@@ -266,6 +269,31 @@ impl Cluster for PostgresStore {
             .await
             .map_err(broken)?;
             Ok(revoked.rows_affected() > 0)
+        })
+    }
+
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar("SELECT value FROM punctual_facts WHERE name = $1")
+                .bind(name)
+                .fetch_optional(connection)
+                .await
+                .map_err(broken)
+        })
+    }
+
+    async fn note_fact(&self, name: &str, value: &str) -> Result<(), StoreError> {
+        lend!(self, |connection| {
+            sqlx::query(
+                "INSERT INTO punctual_facts (name, value) VALUES ($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            )
+            .bind(name)
+            .bind(value)
+            .execute(connection)
+            .await
+            .map(drop)
+            .map_err(broken)
         })
     }
 }

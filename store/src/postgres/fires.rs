@@ -118,8 +118,9 @@ pub(super) fn matching(id: ScheduleId, filter: &FireFilter, page: Page<FireId>) 
         query.push(" AND f.id < ").push_bind(after.0);
     }
     if !filter.status.is_empty() {
-        let names: Vec<_> = filter.task_statuses().map(|status| status.as_str()).collect();
-        query.push(" AND (coalesce(t.status, h.status) = ANY (").push_bind(names);
+        let names: Vec<_> = filter.statuses_with_task().collect();
+        query.push(" AND (CASE WHEN t.status = 'running' AND t.lease_expires_at IS NULL THEN 'dispatched' ");
+        query.push("ELSE coalesce(t.status, h.status) END = ANY (").push_bind(names);
         query.push(") OR (f.reason IS NOT NULL AND ").push_bind(filter.asks_for_skipped()).push("))");
     }
     // A run of skipped instants is in the stretch if any of it is.
@@ -149,6 +150,7 @@ pub(super) fn fire(row: &PgRow) -> Result<Fire, StoreError> {
     let status: Option<&str> = columns.take()?;
     let attempt = columns.take_small()?;
     let (started_at, completed_at, error) = (columns.take()?, columns.take()?, columns.take()?);
+    let is_handed_over = columns.take()?;
     let status = status.map(|status| rows::word(status, TaskStatus::from_name)).transpose()?;
     Ok(Fire {
         id,
@@ -160,6 +162,14 @@ pub(super) fn fire(row: &PgRow) -> Result<Fire, StoreError> {
         until,
         count,
         tz_version,
-        task: task_id.map(|id| TaskOfFire { id: TaskId(id), status, attempt, started_at, completed_at, error }),
+        task: task_id.map(|id| TaskOfFire {
+            id: TaskId(id),
+            status,
+            is_handed_over,
+            attempt,
+            started_at,
+            completed_at,
+            error,
+        }),
     })
 }

@@ -46,6 +46,7 @@ mod claims;
 mod cluster;
 mod fires;
 mod gather;
+mod hand_overs;
 mod hearing;
 mod inspection;
 mod kept;
@@ -89,7 +90,7 @@ pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 
 use crate::plugins::Enqueue;
-use crate::{Access, ConnectError, Migrate, Options, bad_url};
+use crate::{Access, Announced, ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
 use hearing::Hearing;
 use kept::{Connections, Kept};
@@ -117,6 +118,7 @@ pub struct PostgresStore {
     database: Database,
     clock: Option<Arc<dyn Clock>>,
     deadline: Duration,
+    announced: Option<Announced>,
 }
 
 impl PostgresStore {
@@ -166,6 +168,7 @@ impl PostgresStore {
             ticking: Kept::default(),
             clock: options.clock,
             deadline: options.deadline,
+            announced: options.announced,
         })
     }
 

@@ -277,6 +277,41 @@ impl Cluster for SqliteStore {
         })
         .await
     }
+
+    async fn fact(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |connection, _| {
+            async move {
+                sqlx::query_scalar("SELECT value FROM punctual_facts WHERE name = ?1")
+                    .bind(name)
+                    .fetch_optional(connection)
+                    .await
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn note_fact(&self, name: &str, value: &str) -> Result<(), StoreError> {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.write(move |connection, _| {
+            async move {
+                sqlx::query(
+                    "INSERT INTO punctual_facts (name, value) VALUES (?1, ?2)
+                     ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                )
+                .bind(name)
+                .bind(value)
+                .execute(connection)
+                .await
+                .map(drop)
+                .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
 }
 
 fn node(row: &SqliteRow) -> Result<Node, StoreError> {

@@ -104,9 +104,10 @@ pub(super) fn matching(id: ScheduleId, filter: &FireFilter, page: Page<FireId>) 
     }
     if !filter.status.is_empty() {
         query.push(if filter.asks_for_skipped() { " AND (f.reason IS NOT NULL OR " } else { " AND (" });
-        let mut names = query.push("coalesce(t.status, h.status) IN (").separated(", ");
-        for status in filter.task_statuses() {
-            names.push_bind(status.as_str());
+        query.push("CASE WHEN t.status = 'running' AND t.lease_expires_at IS NULL THEN 'dispatched' ");
+        let mut names = query.push("ELSE coalesce(t.status, h.status) END IN (").separated(", ");
+        for status in filter.statuses_with_task() {
+            names.push_bind(status);
         }
         query.push("))");
     }
@@ -143,6 +144,7 @@ pub(super) fn fire(row: &SqliteRow) -> Result<Fire, StoreError> {
                 started_at: columns.take::<Option<i64>>()?.map(instant).transpose()?,
                 completed_at: columns.take_instant_if_any()?,
                 error: columns.take()?,
+                is_handed_over: columns.take()?,
             }),
         },
     })

@@ -18,6 +18,7 @@ mod claims;
 mod cluster;
 mod file;
 mod fires;
+mod hand_overs;
 mod inspection;
 mod list;
 mod migrate;

@@ -249,3 +249,12 @@ pub(crate) async fn a_revoked_key_is_not_found_but_listed(world: World) {
     assert_eq!(world.key_by_hash(&[1; 32]).await, Ok(Some(keys[0].clone())));
     assert_eq!(world.keys().await, Ok(keys));
 }
+
+pub(crate) async fn facts_are_shared_by_all_nodes(world: World) {
+    assert_eq!(world.fact("place").await.unwrap(), None);
+    world.note_fact("place", "1").await.unwrap();
+    let other = world.another_node().await;
+    other.note_fact("place", "2").await.unwrap();
+    other.note_fact("another", "x").await.unwrap();
+    assert_eq!(world.fact("place").await.unwrap().as_deref(), Some("2"));
+}

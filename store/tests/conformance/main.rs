@@ -20,6 +20,7 @@ mod dedupe;
 mod enqueue_function;
 mod events;
 mod fires;
+mod hand_overs;
 mod idempotency;
 mod inspection;
 mod instants;
@@ -69,6 +70,14 @@ macro_rules! behaviours {
 }
 
 behaviours! {
+    hand_overs:
+        a_handed_over_task_runs_without_a_lease_until_it_is_settled
+        only_the_newest_epoch_can_be_handed_over
+        hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them
+        each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
+        a_job_made_anew_begins_with_the_present_attempt
+        queues_are_known_with_the_place_up_to_which_they_were_read
+        an_execution_is_dispatched_while_a_queue_has_its_task;
     pulls:
         a_workers_claim_is_a_claim_like_any_other
         tasks_come_in_the_order_of_claims_over_all_topics
@@ -434,6 +443,7 @@ behaviours! {
         changes_of_the_leader_are_counted_on_all_nodes_together
         alerts_on_the_databases_own_clock;
     cluster:
+        facts_are_shared_by_all_nodes
         the_stores_instant_is_that_of_its_clock
         the_databases_own_clock_never_goes_backwards
         announcing_changes_nothing

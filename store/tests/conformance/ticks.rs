@@ -59,6 +59,7 @@ pub(crate) async fn a_due_schedule_fires_and_goes_on(world: World) {
     assert_eq!((fire.schedule_id, fire.kind, fire.scheduled_at), (schedule.id, FireKind::Schedule, at));
     assert_eq!((fire.fired_at, fire.reason, fire.until, fire.count), (world.now(), None, None, 1));
     let pending = TaskOfFire {
+        is_handed_over: false,
         id: made.id,
         status: Some(TaskStatus::Pending),
         attempt: 0,

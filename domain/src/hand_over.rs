@@ -1,0 +1,132 @@
+//! Hand-overs: tasks that a queue outside has accepted, and that run there without a lease until the queue says how they ended.
+//!
+//! A hand-over *counts* while its task runs by its epoch and without an end of the lease. The row outlives that for as long as
+//! it takes to look after the queue's job. Each retry of the job is an attempt of the task: the epoch grows with it.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::id::{Epoch, TaskId};
+use crate::task::Task;
+use crate::topic::Topic;
+
+/// A queue in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue {
+    /// What its keys begin with.
+    pub prefix: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.prefix, self.name)
+    }
+}
+
+/// A task to be noted as handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewHandOver {
+    /// To which queue.
+    pub queue: Queue,
+    /// What the queue calls it.
+    pub job_id: String,
+    /// How long it may take there, from now on.
+    pub limit: Duration,
+}
+
+/// A task that was handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOver {
+    /// The task.
+    pub task_id: TaskId,
+    /// The epoch it runs by.
+    pub epoch: Epoch,
+    /// To which queue.
+    pub queue: Queue,
+    /// What the queue calls it.
+    pub job_id: String,
+    /// The number of the attempt that was the first of the job.
+    pub first_attempt: u32,
+    /// When it was handed over.
+    pub handed_over_at: DateTime<Utc>,
+    /// When its time is up.
+    pub ends_at: DateTime<Utc>,
+    /// What its task is; `None` if the hand-over does not count any more.
+    pub task: Option<HandedOver>,
+}
+
+/// The task of a hand-over that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedOver {
+    /// Its topic.
+    pub topic: Topic,
+    /// The number of its present attempt.
+    pub attempt: u32,
+    /// When that began.
+    pub started_at: DateTime<Utc>,
+    /// The time limit of one attempt.
+    pub timeout_seconds: u32,
+    /// Whether a fire made it.
+    pub is_of_schedule: bool,
+    /// Whether others may wait for it.
+    pub has_serial_key: bool,
+}
+
+/// An attempt that began in the queue: the one before it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MirroredAttempt {
+    /// The task.
+    pub task_id: TaskId,
+    /// The epoch it runs by.
+    pub epoch: Epoch,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// Why the one before failed.
+    pub error: String,
+}
+
+/// How many attempts a queue may make of a task that is claimed or runs there.
+pub fn attempts_left(task: &Task) -> u32 {
+    task.retry.attempts.saturating_sub(task.attempts_used()).max(1)
+}
+
+/// How long a queue may take for a task: the time limit of every attempt that is left, and the waits between them.
+pub fn time_limit(task: &Task) -> Duration {
+    let attempts = attempts_left(task);
+    let used = task.attempts_used();
+    let waits: Duration = (1..attempts).filter_map(|n| task.retry.delay_after(used + n, 1.0)).sum();
+    Duration::from_secs(u64::from(task.timeout_seconds)).saturating_mul(attempts).saturating_add(waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::{Backoff, Growth, RetryPolicy};
+    use crate::task::NewTask;
+
+    #[test]
+    fn the_time_is_that_of_all_attempts_and_the_waits_between_them() {
+        let backoff = |growth, delay| Backoff { growth, delay, max_delay: 10_000, jitter: 0.0 };
+        for (attempts, growth, delay, used, left, seconds) in [
+            (1, Growth::Fixed, 1_000, 0, 1, 60),
+            (3, Growth::Fixed, 1_000, 0, 3, 182),
+            (3, Growth::Fixed, 1_000, 2, 1, 60),
+            (4, Growth::Exponential, 1_000, 0, 4, 247),
+            (4, Growth::Exponential, 8_000, 0, 4, 268),
+        ] {
+            let now = "2026-11-16T12:00:00Z".parse().unwrap();
+            let mut new = NewTask::new("queue".parse().unwrap());
+            new.timeout_seconds = 60;
+            new.retry = RetryPolicy { attempts, backoff: backoff(growth, delay) };
+            let mut task = new.into_task(now, now);
+            // The present one counts as possibly lost until it is settled.
+            (task.attempt, task.lost) = (used + 1, 1);
+            let found = (attempts_left(&task), time_limit(&task));
+            assert_eq!(found, (left, Duration::from_secs(seconds)), "{attempts} {growth:?} {delay} {used}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+use async_trait::async_trait;
+
+use super::{Extension, StoreError};
+use crate::hand_over::{HandOver, MirroredAttempt, NewHandOver, Queue};
+use crate::id::{FireId, TaskId};
+use crate::task::Task;
+
+/// What is known of tasks that queues outside have accepted.
+#[async_trait]
+pub trait HandOvers: Send + Sync {
+    /// Notes that a queue has accepted a task that runs by this epoch: from now on it runs without a lease. Answers whether it
+    /// still did; a repeat is answered like the first time.
+    async fn hand_over(&self, held: Extension, hand_over: &NewHandOver) -> Result<bool, StoreError>;
+
+    /// Hand-overs, at most `limit`, in the order of their tasks' ids.
+    async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError>;
+
+    /// Notes that jobs were made anew: the tasks' present attempts are the first of them.
+    async fn handed_over_again(&self, held: &[Extension]) -> Result<(), StoreError>;
+
+    /// Notes attempts that began in queues, each by its epoch: the epoch grows, and the attempt before is noted as failed.
+    /// What does not count any more, or has come that far already, stays as it is.
+    async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError>;
+
+    /// Forgets the hand-overs of these tasks that do not count any more.
+    async fn forget_hand_overs(&self, tasks: &[TaskId]) -> Result<(), StoreError>;
+
+    /// Every queue that anything was ever handed to, and up to where its events were read; empty for not at all.
+    async fn queues(&self) -> Result<Vec<(Queue, String)>, StoreError>;
+
+    /// Notes up to where the events of a queue were read.
+    async fn note_position(&self, queue: &Queue, position: &str) -> Result<(), StoreError>;
+
+    /// The fire that made a task, or the task whose place it takes.
+    async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError>;
+}
+
+/// Which hand-overs are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhichHandOvers {
+    /// That of one task, whether or not it counts.
+    OfTask(TaskId),
+    /// Those of these jobs that count.
+    OfJobs(Queue, Vec<String>),
+    /// All of a queue that count, after this task.
+    OfQueue(Queue, Option<TaskId>),
+    /// Those that count and whose time is up.
+    Overdue,
+    /// Those that do not count any more.
+    Stray,
+}

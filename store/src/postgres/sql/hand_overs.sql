@@ -1,0 +1,7 @@
+-- Hand-overs, each with its task if it counts.
+SELECT
+    o.task_id, o.epoch, o.prefix, o.queue, o.job_id, o.first_attempt, o.handed_over_at, o.ends_at,
+    t.topic, t.attempt, t.started_at, t.timeout_seconds, t.schedule_id IS NOT NULL, t.serial_key IS NOT NULL
+FROM punctual_hand_overs AS o
+LEFT JOIN punctual_tasks AS t
+    ON t.id = o.task_id AND t.epoch = o.epoch AND t.status = 'running' AND t.lease_expires_at IS NULL

@@ -1,0 +1,232 @@
+//! Tasks that queues outside have accepted.
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use punctual_domain::hand_over::{HandOver, HandedOver, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::id::{Epoch, FireId, TaskId};
+use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
+use punctual_domain::task::Task;
+use punctual_domain::topic::Topic;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use super::rows::{Columns, Hex, micros, micros_after};
+use super::{SqliteStore, broken};
+use crate::text::to_text;
+
+#[async_trait]
+impl HandOvers for SqliteStore {
+    async fn hand_over(&self, held: Extension, hand_over: &NewHandOver) -> Result<bool, StoreError> {
+        let NewHandOver { queue, job_id, limit } = hand_over.clone();
+        self.write(move |connection, now| {
+            async move {
+                let attempt: Option<i64> = sqlx::query_scalar(include_str!("sql/hand_over_task.sql"))
+                    .bind(held.task_id.0)
+                    .bind(held.epoch.0)
+                    .fetch_optional(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                let Some(attempt) = attempt else { return Ok(false) };
+                sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+                    .bind(&queue.prefix)
+                    .bind(&queue.name)
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                sqlx::query(include_str!("sql/note_hand_over.sql"))
+                    .bind(held.task_id.0)
+                    .bind(held.epoch.0)
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(job_id)
+                    .bind(attempt)
+                    .bind(micros(now))
+                    .bind(micros_after(now, limit))
+                    .execute(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(true)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError> {
+        let which = which.clone();
+        self.read(move |connection, now| {
+            async move {
+                let mut query = QueryBuilder::<Sqlite>::new(include_str!("sql/hand_overs.sql"));
+                match which {
+                    WhichHandOvers::OfTask(id) => query.push("WHERE o.task_id = ").push_bind(id.0),
+                    WhichHandOvers::OfJobs(queue, jobs) => {
+                        query.push("WHERE t.id IS NOT NULL AND o.prefix = ").push_bind(queue.prefix);
+                        query.push(" AND o.queue = ").push_bind(queue.name);
+                        query.push(" AND o.job_id IN (SELECT value FROM json_each(").push_bind(to_text(&jobs)?);
+                        query.push("))")
+                    }
+                    WhichHandOvers::OfQueue(queue, after) => {
+                        query.push("WHERE t.id IS NOT NULL AND o.prefix = ").push_bind(queue.prefix);
+                        query.push(" AND o.queue = ").push_bind(queue.name);
+                        query.push(" AND o.task_id > ").push_bind(after.map_or(Uuid::nil(), |id| id.0))
+                    }
+                    WhichHandOvers::Overdue => {
+                        query.push("WHERE t.id IS NOT NULL AND o.ends_at <= ").push_bind(micros(now))
+                    }
+                    WhichHandOvers::Stray => query.push("WHERE t.id IS NULL"),
+                };
+                query.push(" ORDER BY o.task_id LIMIT ").push_bind(i64::from(limit));
+                let found = query.build().fetch_all(connection).await.map_err(broken)?;
+                found.iter().map(hand_over).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn handed_over_again(&self, held: &[Extension]) -> Result<(), StoreError> {
+        let rows = to_text(&held.iter().map(|held| (Hex(held.task_id.0), held.epoch.0)).collect::<Vec<_>>())?;
+        self.write(move |connection, _| {
+            async move {
+                let noted = sqlx::query(include_str!("sql/handed_over_again.sql")).bind(rows);
+                noted.execute(connection).await.map(drop).map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError> {
+        let attempts = attempts.to_vec();
+        self.write(move |connection, now| {
+            async move {
+                for MirroredAttempt { task_id, epoch, attempt, error } in attempts {
+                    let written = sqlx::query(include_str!("sql/note_mirrored.sql"))
+                        .bind(task_id.0)
+                        .bind(epoch.0)
+                        .bind(attempt)
+                        .bind(micros(now))
+                        .bind(&error)
+                        .execute(&mut *connection)
+                        .await
+                        .map_err(broken)?;
+                    if written.rows_affected() == 0 {
+                        continue;
+                    }
+                    sqlx::query(include_str!("sql/mirror_attempt.sql"))
+                        .bind(task_id.0)
+                        .bind(epoch.0)
+                        .bind(attempt)
+                        .bind(micros(now))
+                        .bind(error)
+                        .execute(&mut *connection)
+                        .await
+                        .map_err(broken)?;
+                    sqlx::query("UPDATE punctual_hand_overs SET epoch = epoch + 1 WHERE task_id = ?1 AND epoch = ?2")
+                        .bind(task_id.0)
+                        .bind(epoch.0)
+                        .execute(&mut *connection)
+                        .await
+                        .map_err(broken)?;
+                }
+                Ok(())
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn forget_hand_overs(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
+        let ids = to_text(&tasks.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
+        self.write(move |connection, _| {
+            async move {
+                let forgotten = sqlx::query(include_str!("sql/forget_hand_overs.sql")).bind(ids);
+                forgotten.execute(connection).await.map(drop).map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn queues(&self) -> Result<Vec<(Queue, String)>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query("SELECT prefix, queue, position FROM punctual_queues ORDER BY prefix, queue")
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found
+                    .iter()
+                    .map(|row| {
+                        let mut columns = Columns::of(row);
+                        Ok((Queue { prefix: columns.take()?, name: columns.take()? }, columns.take()?))
+                    })
+                    .collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn note_position(&self, queue: &Queue, position: &str) -> Result<(), StoreError> {
+        let (queue, position) = (queue.clone(), position.to_owned());
+        self.write(move |connection, _| {
+            async move {
+                sqlx::query("UPDATE punctual_queues SET position = ?3 WHERE prefix = ?1 AND queue = ?2")
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(position)
+                    .execute(connection)
+                    .await
+                    .map(drop)
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError> {
+        let (id, Some(fire)) = (task.id, task.fire) else { return Ok(None) };
+        self.read(move |connection, _| {
+            async move {
+                let found: Option<Uuid> = sqlx::query_scalar(include_str!("sql/execution_of.sql"))
+                    .bind(fire.schedule_id.0)
+                    .bind(micros(fire.scheduled_at))
+                    .bind(id.0)
+                    .fetch_optional(connection)
+                    .await
+                    .map_err(broken)?;
+                Ok(found.map(FireId))
+            }
+            .boxed()
+        })
+        .await
+    }
+}
+
+/// A row of `hand_overs.sql`.
+fn hand_over(row: &SqliteRow) -> Result<HandOver, StoreError> {
+    let mut columns = Columns::of(row);
+    Ok(HandOver {
+        task_id: TaskId(columns.take()?),
+        epoch: Epoch(columns.take()?),
+        queue: Queue { prefix: columns.take()?, name: columns.take()? },
+        job_id: columns.take()?,
+        first_attempt: columns.take_count()?,
+        handed_over_at: columns.take_instant()?,
+        ends_at: columns.take_instant()?,
+        task: match columns.take::<Option<&str>>()? {
+            None => None,
+            Some(topic) => Some(HandedOver {
+                topic: Topic::from_stored(topic),
+                attempt: columns.take_count()?,
+                started_at: columns.take_instant()?,
+                timeout_seconds: columns.take_count()?,
+                is_of_schedule: columns.take()?,
+                has_serial_key: columns.take()?,
+            }),
+        },
+    })
+}

@@ -1,0 +1,202 @@
+//! Tasks that queues outside have accepted: they run without a lease, attempt by attempt, until somebody settles them.
+
+use std::time::Duration;
+
+use punctual_domain::fire::FireStatus;
+use punctual_domain::hand_over::{HandOver, HandedOver, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::store::{Extension, FireFilter, Page, Settled, WhichHandOvers};
+use punctual_domain::task::{AttemptOutcome, MAX_LOST, Task, TaskStatus};
+
+use crate::support::*;
+
+fn queue(name: &str) -> Queue {
+    Queue { prefix: "bull".into(), name: name.into() }
+}
+
+fn held(task: &Task) -> Extension {
+    Extension { task_id: task.id, epoch: task.epoch }
+}
+
+/// Hands a task over for a minute; its job has the task's id.
+async fn hand_over(node: &NodeStore, task: &Task, name: &str) -> bool {
+    let limit = Duration::from_secs(60);
+    let hand_over = NewHandOver { queue: queue(name), job_id: task.id.to_string(), limit };
+    node.hand_over(held(task), &hand_over).await.unwrap()
+}
+
+async fn found(node: &NodeStore, which: WhichHandOvers) -> Vec<TaskId> {
+    node.hand_overs(&which, 100).await.unwrap().iter().map(|found| found.task_id).collect()
+}
+
+/// The hand-over of a task, whether or not it counts.
+async fn of(node: &NodeStore, id: TaskId) -> HandOver {
+    node.hand_overs(&WhichHandOvers::OfTask(id), 2).await.unwrap().remove(0)
+}
+
+fn of_jobs(name: &str, tasks: &[&Task]) -> WhichHandOvers {
+    WhichHandOvers::OfJobs(queue(name), tasks.iter().map(|task| task.id.to_string()).collect())
+}
+
+pub(crate) async fn a_handed_over_task_runs_without_a_lease_until_it_is_settled(world: World) {
+    let task = world.running(task("mail").attempts(3).serial_key("s")).await;
+    assert!(hand_over(&world, &task, "jobs").await);
+    let read = world.read(task.id).await;
+    assert_eq!((read.status, read.epoch, read.attempt), (TaskStatus::Running, task.epoch, 1));
+    assert_eq!(read.lease.map(|lease| (lease.owner, lease.expires_at)), Some((world.id, None)));
+    let expected = HandOver {
+        task_id: task.id,
+        epoch: task.epoch,
+        queue: queue("jobs"),
+        job_id: task.id.to_string(),
+        first_attempt: 1,
+        handed_over_at: world.now(),
+        ends_at: world.in_secs(60),
+        task: Some(HandedOver {
+            topic: topic("mail"),
+            attempt: 1,
+            started_at: world.now(),
+            timeout_seconds: 3600,
+            is_of_schedule: false,
+            has_serial_key: true,
+        }),
+    };
+    assert_eq!(of(&world, task.id).await, expected);
+    // Nobody frees it, extends it or claims it.
+    world.advance_secs(3_600);
+    let expired = world.expire(MAX_LOST, 10).await.unwrap();
+    assert_eq!((expired.freed, expired.failed), (0, 0));
+    assert_eq!(world.next_repair().await.unwrap().expiry_at, None);
+    assert_eq!(world.extend_one(&task, LEASE).await, None);
+    assert!(world.claim_up_to(1, "mail").await.is_empty());
+    let ended = world.settle_now(&read, completed()).await;
+    assert_eq!((ended.status, ended.lost, ended.attempt), (TaskStatus::Completed, 0, 1));
+    assert_eq!(of(&world, task.id).await, HandOver { task: None, ..expected });
+}
+
+pub(crate) async fn only_the_newest_epoch_can_be_handed_over(world: World) {
+    let old = world.running(task("mail").attempts(3)).await;
+    world.advance_secs(60);
+    world.expire(MAX_LOST, 10).await.unwrap();
+    assert!(!hand_over(&world, &old, "jobs").await, "it waits");
+    let new = world.claim_one("mail").await;
+    assert!(!hand_over(&world, &old, "jobs").await, "another has it");
+    assert!(found(&world, WhichHandOvers::OfTask(old.id)).await.is_empty());
+    assert!(hand_over(&world, &new, "jobs").await);
+    assert!(hand_over(&world, &new, "jobs").await, "a lost answer is repeated");
+    assert_eq!(of(&world, new.id).await.first_attempt, 2);
+    world.cancel(new.id).await.unwrap();
+    assert!(!hand_over(&world, &new, "jobs").await, "it has ended");
+}
+
+pub(crate) async fn hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them(world: World) {
+    let mut tasks = Vec::new();
+    for name in ["a", "a", "a", "b"] {
+        let task = world.running(task("mail")).await;
+        assert!(hand_over(&world, &task, name).await);
+        tasks.push(task);
+    }
+    let [first, second, third, other] = &tasks[..] else { panic!() };
+    world.cancel(second.id).await.unwrap();
+    assert_eq!(found(&world, of_jobs("a", &[first, second, other])).await, [first.id]);
+    assert_eq!(found(&world, of_jobs("b", &[other])).await, [other.id]);
+    assert!(found(&world, of_jobs("c", &[first])).await.is_empty());
+    assert!(found(&world, of_jobs("a", &[])).await.is_empty());
+    assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
+    assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), Some(first.id))).await, [third.id]);
+    assert_eq!(world.hand_overs(&WhichHandOvers::OfQueue(queue("a"), None), 1).await.unwrap().len(), 1);
+    assert_eq!(found(&world, WhichHandOvers::Stray).await, [second.id]);
+    assert!(found(&world, WhichHandOvers::Overdue).await.is_empty());
+    world.advance_secs(60);
+    assert_eq!(found(&world, WhichHandOvers::Overdue).await, [first.id, third.id, other.id]);
+
+    // What counts is not forgotten.
+    world.forget_hand_overs(&ids(&tasks)).await.unwrap();
+    assert!(found(&world, WhichHandOvers::Stray).await.is_empty());
+    assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
+}
+
+pub(crate) async fn each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own(world: World) {
+    let task = world.running(task("mail").attempts(3)).await;
+    assert!(hand_over(&world, &task, "jobs").await);
+    let mirrored =
+        |epoch, attempt, error: &str| MirroredAttempt { task_id: task.id, epoch, attempt, error: error.into() };
+    world.advance_secs(1);
+    let second = [mirrored(task.epoch, 2, "first")];
+    world.mirror_attempts(&second).await.unwrap();
+    // Told again, or of what has been: nothing.
+    world.mirror_attempts(&second).await.unwrap();
+    world.mirror_attempts(&[mirrored(Epoch(2), 2, "first"), mirrored(Epoch(2), 1, "none")]).await.unwrap();
+    let read = world.read(task.id).await;
+    assert_eq!((read.attempt, read.epoch, read.lost, read.attempts_used()), (2, Epoch(2), 1, 1));
+    assert_eq!((read.started_at, read.error.as_deref()), (Some(world.now()), Some("first")));
+    let known = of(&world, task.id).await;
+    assert_eq!((known.epoch, known.first_attempt, known.task.unwrap().attempt), (Epoch(2), 1, 2));
+    world.advance_secs(1);
+    world.mirror_attempts(&[mirrored(Epoch(2), 3, "second")]).await.unwrap();
+    assert_eq!(world.settle_as(&task, completed()).await, Settled::LeaseLost);
+    let newest = world.read(task.id).await;
+    let ended = world.settle_now(&newest, failed("third")).await;
+    assert_eq!((ended.status, ended.attempt, ended.lost), (TaskStatus::Failed, 3, 0));
+    let attempts = world.attempts(task.id).await;
+    let told: Vec<_> = attempts.iter().map(|a| (a.number, a.epoch.0, a.outcome, a.error.as_deref())).collect();
+    let failed = Some(AttemptOutcome::Failed);
+    assert_eq!(told, [(1, 1, failed, Some("first")), (2, 2, failed, Some("second")), (3, 3, failed, Some("third"))]);
+    assert!(attempts.iter().all(|attempt| attempt.node_id == world.id));
+}
+
+pub(crate) async fn a_job_made_anew_begins_with_the_present_attempt(world: World) {
+    let task = world.running(task("mail").attempts(5)).await;
+    hand_over(&world, &task, "jobs").await;
+    let second = MirroredAttempt { task_id: task.id, epoch: task.epoch, attempt: 3, error: "x".into() };
+    world.mirror_attempts(&[second]).await.unwrap();
+    world.handed_over_again(&[held(&task)]).await.unwrap();
+    assert_eq!(of(&world, task.id).await.first_attempt, 1, "an old epoch");
+    world.handed_over_again(&[held(&world.read(task.id).await)]).await.unwrap();
+    assert_eq!(of(&world, task.id).await.first_attempt, 3);
+}
+
+pub(crate) async fn queues_are_known_with_the_place_up_to_which_they_were_read(world: World) {
+    assert!(world.queues().await.unwrap().is_empty());
+    for name in ["b", "a", "b"] {
+        let task = world.running(task("mail")).await;
+        hand_over(&world, &task, name).await;
+    }
+    assert_eq!(world.queues().await.unwrap(), [(queue("a"), String::new()), (queue("b"), String::new())]);
+    world.note_position(&queue("b"), "17-0").await.unwrap();
+    world.note_position(&queue("c"), "1-1").await.unwrap();
+    let task = world.running(task("mail")).await;
+    hand_over(&world, &task, "b").await;
+    let other = world.another_node().await;
+    assert_eq!(other.queues().await.unwrap(), [(queue("a"), String::new()), (queue("b"), "17-0".into())]);
+}
+
+pub(crate) async fn an_execution_is_dispatched_while_a_queue_has_its_task(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    world.advance_secs(60);
+    world.tick_by_the_rules().await;
+    let task = world.claim_one("report").await;
+    let status = async |asked: &[FireStatus]| {
+        let filter = FireFilter { status: asked.to_vec(), ..FireFilter::default() };
+        let fires = world.fires(schedule.id, &filter, Page::first(10)).await.unwrap();
+        fires.first().map(|fire| fire.status().unwrap())
+    };
+    let running = FireStatus::Task(TaskStatus::Running);
+    assert_eq!(status(&[]).await, Some(running));
+    assert_eq!(status(&[FireStatus::Dispatched]).await, None);
+    hand_over(&world, &task, "jobs").await;
+    assert_eq!(status(&[]).await, Some(FireStatus::Dispatched));
+    assert_eq!(status(&[running, FireStatus::Skipped]).await, None);
+    assert_eq!(status(&[FireStatus::Dispatched]).await, Some(FireStatus::Dispatched));
+    assert!(of(&world, task.id).await.task.unwrap().is_of_schedule);
+
+    let fire = world.fires(schedule.id, &FireFilter::default(), Page::first(1)).await.unwrap().remove(0);
+    assert_eq!(world.execution_of(&task).await.unwrap(), Some(fire.id));
+    world.settle_now(&task, failed("x")).await;
+    assert_eq!(status(&[]).await, Some(FireStatus::Task(TaskStatus::Failed)));
+    // What takes its place belongs to the same fire.
+    let again = fresh(world.retry(task.id).await.unwrap());
+    assert_eq!(world.execution_of(&again).await.unwrap(), Some(fire.id));
+    let other = world.running(super::support::task("mail")).await;
+    assert_eq!(world.execution_of(&other).await.unwrap(), None);
+}
