@@ -105,6 +105,10 @@ pub struct NotifyConfig {
     pub webhook_url: Option<Secret>,
     /// What signs those.
     pub webhook_secrets: Vec<Secret>,
+    /// The queue for messages that go to one.
+    pub queue: String,
+    /// What its keys begin with.
+    pub queue_prefix: String,
     /// The sender of e-mails.
     pub mail_from: Mailbox,
     /// Who gets alerts.
@@ -274,6 +278,8 @@ impl Reader<'_> {
             resend_url: self.required("notify.resend_url", value::web_address),
             webhook_url,
             webhook_secrets,
+            queue: self.required("notify.queue", value::queue_name),
+            queue_prefix: self.required("notify.queue_prefix", value::queue_name),
             mail_from: self.required("notify.mail_from", value::mailbox),
             admin_alert_email: self.optional("notify.admin_alert_email", value::mail_address),
             admin_alert_webhook_url,

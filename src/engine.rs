@@ -19,15 +19,18 @@ use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use crate::config::Secret;
 use crate::coordination::{self, Terms};
+use crate::feed::Bridge;
 use crate::http::State;
 use crate::pulse::Pulse;
 use crate::redis::Redis;
 use crate::service::Start;
 use crate::store_time::StoreTime;
+use crate::telegraph::{Slip, Telegraph};
 use crate::wake::{self, Listening, Wake};
 
 /// How long saying goodbye to the store may take.
@@ -45,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) alerts: Vec<Address>,
     pub(crate) settings: Settings,
     pub(crate) redis: Option<Redis>,
+    /// What is to be told through Redis.
+    pub(crate) slip: Slip,
     /// How long leadership lasts unless it is renewed.
     pub(crate) leader_lease: Duration,
     /// What the node says about itself.
@@ -72,6 +77,9 @@ pub(crate) struct Engine {
     pulse: JoinHandle<()>,
     /// `None` while paused, and where there are no others.
     hearing: Option<JoinHandle<()>>,
+    /// What nodes tell each other through Redis; `None` without it, and where there are no others.
+    telegraph: Option<Telegraph>,
+    telegraph_hearing: Option<AbortOnDropHandle<()>>,
     /// What the actors stand on; they start anew when a pause ends.
     deps: Deps,
     /// `None` while paused.
@@ -117,6 +125,12 @@ impl Engine {
         register(&*store, &handlers).await?;
         let happened = Arc::new(Notify::new());
         let terms = Terms { lease: parts.leader_lease, heartbeat: settings.leader_heartbeat };
+        let telegraph = match &parts.redis {
+            Some(redis) if store.has_other_nodes() => {
+                Some(Telegraph::start(redis.clone(), parts.slip, &*store, node_id).await?)
+            }
+            _ => None,
+        };
         let coordination = coordination::choose(&store, parts.redis, node_id, terms).await?;
         let deps = Deps {
             store: Arc::clone(&store),
@@ -145,6 +159,8 @@ impl Engine {
             time,
             pulse: tokio::spawn(pulse.run()),
             hearing: None,
+            telegraph,
+            telegraph_hearing: None,
             deps,
             tree: None,
             listening: Listening::default(),
@@ -169,6 +185,7 @@ impl Engine {
         let tree = punctual_actors::start(self.deps.clone()).await?;
         self.listening.set(Some(tree.hints()));
         self.hearing = wake::hear(Arc::clone(&self.store), tree.hints());
+        self.telegraph_hearing = self.telegraph.as_ref().map(|telegraph| telegraph.hear(tree.hints()));
         if let Some(overhear) = self.overhear.clone() {
             tree.overhear(move |heard| overhear(heard));
         }
@@ -225,11 +242,17 @@ impl Engine {
         if let Some(hearing) = self.hearing.take() {
             hearing.abort();
         }
+        self.telegraph_hearing = None;
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.drain(within).await
         {
             warn!(%error, "attempts not drained");
         }
+    }
+
+    /// Lets another node tell in Redis what happens.
+    pub(crate) async fn resign_bridge(&self) {
+        Bridge::resign(&*self.store, self.node_id).await;
     }
 
     /// Leaves the store in good order.

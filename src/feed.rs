@@ -13,6 +13,7 @@
 //! takes at its own pace. When very much happens at once the reader gives them a moment; a stream that the ring has
 //! overtaken all the same is told so, and ends.
 
+mod bridge;
 mod reader;
 mod ring;
 
@@ -25,6 +26,7 @@ use punctual_domain::store::{EventCursor, MissedCursor, Store, StoreError};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use bridge::Bridge;
 use ring::Ring;
 pub(crate) use ring::{Happening, What};
 

@@ -24,6 +24,7 @@ mod retry_after;
 mod routes;
 pub mod service;
 mod store_time;
+mod telegraph;
 mod telemetry;
 mod templates;
 mod tls;

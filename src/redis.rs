@@ -1,9 +1,11 @@
-//! Redis: whether it is there, and scripts that run in it. It only ever holds hints: without it everything still works.
+//! Redis: whether it is there, and what is asked of it. It only ever holds hints: without it everything still works, and
+//! nobody waits for it longer than a moment.
 
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisResult, Script};
+use punctual_domain::store::StoreError;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSubStream};
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisResult, Script};
 
 use crate::config::Secret;
 
@@ -12,7 +14,10 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 /// A connection that is made when it is first needed, and again whenever it was lost.
 #[derive(Clone)]
-pub(crate) struct Redis(ConnectionManager);
+pub(crate) struct Redis {
+    shared: ConnectionManager,
+    client: Client,
+}
 
 impl Redis {
     /// Prepares a connection, without making it.
@@ -24,7 +29,8 @@ impl Redis {
             .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(Some(ANSWER))
             .set_number_of_retries(0);
-        ConnectionManager::new_lazy_with_config(Client::open(url.expose())?, config).map(Self)
+        let client = Client::open(url.expose())?;
+        Ok(Self { shared: ConnectionManager::new_lazy_with_config(client.clone(), config)?, client })
     }
 
     /// Asks whether it is there, for at most a second and a half.
@@ -32,23 +38,76 @@ impl Redis {
     /// # Errors
     /// When it does not answer.
     pub(crate) async fn ping(&self) -> RedisResult<()> {
-        let mut connection = self.0.clone();
-        in_time(redis::cmd("PING").query_async(&mut connection)).await
+        self.ask(&redis::cmd("PING")).await
     }
 
-    /// Runs a script about one key, for at most a second and a half.
+    /// Carries out one command, for at most a second and a half.
+    ///
+    /// # Errors
+    /// When Redis does not answer, or refuses the command.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let mut connection = self.shared.clone();
+        in_time(command.query_async(&mut connection)).await
+    }
+
+    /// Carries out several commands together, for at most a second and a half.
+    ///
+    /// # Errors
+    /// When Redis does not answer, or refuses one of them.
+    pub(crate) async fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> RedisResult<T> {
+        let mut connection = self.shared.clone();
+        in_time(commands.query_async(&mut connection)).await
+    }
+
+    /// Runs a script, for at most a second and a half.
     ///
     /// # Errors
     /// When Redis does not answer, or refuses the script.
-    pub(crate) async fn run(&self, script: &'static str, key: &str, arguments: &[&str]) -> RedisResult<i64> {
-        let mut connection = self.0.clone();
+    pub(crate) async fn run(&self, script: &'static str, keys: &[&str], arguments: &[&str]) -> RedisResult<i64> {
+        let mut connection = self.shared.clone();
         let script = Script::new(script);
-        let mut call = script.key(key);
+        let mut call = script.prepare_invoke();
+        for key in keys {
+            call.key(*key);
+        }
         for argument in arguments {
             call.arg(*argument);
         }
         in_time(call.invoke_async(&mut connection)).await
     }
+
+    /// What is published in a channel from now on.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub(crate) async fn subscribe(&self, channel: &str) -> RedisResult<PubSubStream> {
+        let subscribing = async {
+            let mut messages = self.client.get_async_pubsub().await?;
+            messages.subscribe(channel).await?;
+            Ok(messages.into_on_message())
+        };
+        in_time(subscribing).await
+    }
+
+    /// A connection for one who waits in Redis, for at most so long at a time.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub(crate) async fn waiting(&self, longest: Duration) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(longest + CONNECT));
+        in_time(self.client.get_multiplexed_async_connection_with_config(&config)).await
+    }
+}
+
+/// Why something could not be done now that takes both Redis and the store.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotNow {
+    #[error("Redis does not answer: {0}")]
+    Redis(#[from] redis::RedisError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 async fn in_time<T>(asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use chrono::TimeDelta;
-use punctual_actors::{Handlers, Settings, TreeError, add_schedules, add_topics};
+use punctual_actors::{Handlers, Overheard, Settings, TreeError, add_schedules, add_topics};
 use punctual_domain::clock::Clock;
+use punctual_domain::news::News;
 use punctual_domain::store::{MigrationError, Store, StoreError};
 use punctual_domain::time::{ZoneDatabase, ZoneDatabaseError};
 use punctual_domain::topic::Route;
 use punctual_sdk::Plugin;
-use punctual_store::{ConnectError, Migrate, SchemaState};
+use punctual_store::{Announced, ConnectError, Migrate, SchemaState};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,14 +29,16 @@ use crate::clock::SystemClock;
 use crate::config::{Config, DeclaredTopic};
 use crate::delivery::{self, DeliverySetupError};
 use crate::engine::{self, Command, Engine, EngineError};
-use crate::feed::Feed;
+use crate::feed::{Bridge, Feed};
 use crate::http::{self, Api, BoundedListener, Headers, PluginRoutes, Reach, State};
 use crate::inspect::Inspector;
 use crate::plugins::{self, BadPlugin, Plugins};
 use crate::redis::Redis;
+use crate::routes::bullmq::{self, Attention, Bullmq, Keeper, Queues};
 use crate::routes::courier::Courier;
 use crate::routes::pull::{self, PullDesk};
 use crate::routes::webhook::Webhooks;
+use crate::telegraph::Slip;
 use crate::telemetry::Exporter;
 use crate::templates::Templates;
 use crate::topics::TopicDirectory;
@@ -156,6 +159,10 @@ pub struct Service {
     state: Arc<State>,
     feed: Feed,
     engine: Engine,
+    /// Looks after what queues have; none without Redis.
+    keeper: Option<Keeper>,
+    /// Tells in Redis what happens; none without it.
+    bridge: Option<AbortOnDropHandle<()>>,
     address: SocketAddr,
     listener: BoundedListener,
     router: axum::Router,
@@ -192,7 +199,8 @@ impl Service {
         if Reach::of(config.listen) == Reach::Network && is_empty(&config).await? {
             return Err(StartError::Open(config.listen));
         }
-        let store = connect(&config, &options).await?;
+        let slip = Slip::default();
+        let store = connect(&config, &options, &slip).await?;
         prepare_plugins(&*store, &plugins, options.schema).await?;
         if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
             return Err(StartError::Open(config.listen));
@@ -204,24 +212,32 @@ impl Service {
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
         let courier = Courier::new(&config.webhook_allow, Arc::clone(&clock)).map_err(StartError::Webhooks)?;
-        let transports = delivery::transports(&config.notify, &courier, &clock)?;
+        let queues = redis.clone().map(|redis| Queues::new(redis, Arc::clone(&clock)));
+        let transports = delivery::transports(&config.notify, &courier, queues.as_ref(), &clock)?;
         delivery::redirect_mail(&*store, &transports).await?;
         let webhooks = Webhooks { courier, store: Arc::clone(&store), clock: Arc::clone(&clock) };
         for plugin in &plugins {
             add_topics(&*store, &**plugin).await?;
+        }
+        let mut handlers = Handlers::of(plugins.iter().map(|plugin| &**plugin))
+            .with_carrier(Arc::new(webhooks))
+            .with_settings(plugin_settings(&config));
+        let attention = Arc::new(Attention::default());
+        if let Some(queues) = &queues {
+            let (store, attention) = (Arc::clone(&store), Arc::clone(&attention));
+            handlers = handlers.with_carrier(Arc::new(Bullmq { queues: queues.clone(), store, attention }));
         }
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
             database_url: config.database_url.clone(),
             zones: zones.clone(),
             clock: Arc::clone(&clock),
-            handlers: Handlers::of(plugins.iter().map(|plugin| &**plugin))
-                .with_carrier(Arc::new(webhooks))
-                .with_settings(plugin_settings(&config)),
+            handlers,
             transports,
             alerts: delivery::alert_addresses(&config.notify),
             settings: settings(&config),
             redis: redis.clone(),
+            slip,
             leader_lease: config.leader_lease,
             about: about(&plugins, address, options.start, config.heartbeat),
             state: Arc::clone(&state),
@@ -233,7 +249,7 @@ impl Service {
             add_schedules(&*store, &zones, engine.time().now(), &**plugin).await?;
         }
         engine.wake().schedules_changed();
-        let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins)));
+        let topics = Arc::new(TopicDirectory::new(Arc::clone(&store), plugins::topics(&plugins), redis.is_some()));
         let wake = Arc::new(engine.wake());
         let desk = PullDesk::new(pull::Parts {
             store: Arc::clone(&store),
@@ -244,9 +260,28 @@ impl Service {
             node: engine.node_id(),
         });
         let heard = desk.clone();
-        engine.overhear(move |overheard| heard.heard(overheard));
+        let keeper = queues.map(|queues| {
+            Keeper::start(bullmq::Parts {
+                queues,
+                store: Arc::clone(&store),
+                attention: Arc::clone(&attention),
+                topics: Arc::clone(&topics),
+                wake: Arc::clone(&wake),
+                time: engine.time(),
+                node: engine.node_id(),
+                every: config.reconcile,
+            })
+        });
+        engine.overhear(move |overheard| match overheard {
+            Overheard::Cancelled(id) => attention.cancelled(*id),
+            overheard => heard.heard(overheard),
+        });
         let (commands, commanded) = mpsc::channel(COMMANDS);
         let feed = Feed::new(Arc::clone(&store), engine.happened());
+        let bridge = redis.clone().map(|redis| {
+            let (feed, store, lease) = (feed.clone(), Arc::clone(&store), config.leader_lease);
+            Bridge { feed, store, redis, node: engine.node_id(), lease }.start()
+        });
         let api = Arc::new(Api::new(http::Parts {
             store: Arc::clone(&store),
             zones: zones.clone(),
@@ -277,6 +312,8 @@ impl Service {
             state,
             feed,
             engine,
+            keeper,
+            bridge,
             address,
             listener: BoundedListener::new(socket),
             router: http::router(&api),
@@ -358,6 +395,12 @@ impl Service {
             }
         };
         tokio::join!(requests, self.engine.drain(deadline));
+        if let Some(keeper) = self.keeper {
+            keeper.stop().await;
+        }
+        if self.bridge.take().is_some() {
+            self.engine.resign_bridge().await;
+        }
         self.engine.close().await;
         info!("service stopped");
         ended
@@ -418,13 +461,16 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-async fn connect(config: &Config, options: &Options) -> Result<Arc<dyn Store>, StartError> {
+async fn connect(config: &Config, options: &Options, slip: &Slip) -> Result<Arc<dyn Store>, StartError> {
     let migrate = match options.schema {
         Schema::Migrated => Migrate::Run,
         Schema::Required => Migrate::Check,
     };
     let clock = options.clock.clone();
-    let options = punctual_store::Options { clock, migrate, ..punctual_store::Options::default() };
+    let slip = slip.clone();
+    // Without Redis nobody would ever read it.
+    let announced = config.redis_url.as_ref().map(|_| Arc::new(move |news: &News| slip.take_down(news)) as Announced);
+    let options = punctual_store::Options { clock, migrate, announced, ..punctual_store::Options::default() };
     punctual_store::connect(config.database_url.expose(), options)
         .await
         .map_err(|error| StartError::Database { database: config.database_url.to_string(), error })

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use punctual_actors::{OTHER_TOPICS, TopicMeters, topic_label};
 use punctual_domain::store::{Created, Store, StoreError};
-use punctual_domain::topic::{Topic, TopicDefinition};
+use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use tokio::sync::Mutex;
-
-use crate::routes::unserved;
 
 /// How soon this node notices what another one wrote.
 const FRESH: Duration = Duration::from_secs(1);
@@ -22,6 +20,8 @@ type Answer = Result<Arc<[TopicDefinition]>, StoreError>;
 pub(crate) struct TopicDirectory {
     store: Arc<dyn Store>,
     handled: BTreeSet<&'static str>,
+    /// Whether this node can hand tasks to queues.
+    has_redis: bool,
     /// What the store last answered, a refusal too: while it is away, callers do not wait for it one after another.
     seen: Mutex<Option<(Instant, Answer)>>,
     /// Definitions changed since.
@@ -31,8 +31,15 @@ pub(crate) struct TopicDirectory {
 }
 
 impl TopicDirectory {
-    pub(crate) fn new(store: Arc<dyn Store>, handled: BTreeSet<&'static str>) -> Self {
-        Self { store, handled, seen: Mutex::new(None), is_stale: AtomicBool::new(false), meters: SyncMutex::default() }
+    pub(crate) fn new(store: Arc<dyn Store>, handled: BTreeSet<&'static str>, has_redis: bool) -> Self {
+        Self {
+            store,
+            handled,
+            has_redis,
+            seen: Mutex::new(None),
+            is_stale: AtomicBool::new(false),
+            meters: SyncMutex::default(),
+        }
     }
 
     /// All definitions, at most a second old.
@@ -83,13 +90,23 @@ impl TopicDirectory {
         self.is_stale.store(true, Ordering::Release);
     }
 
+    /// Why nothing happens to the tasks of a route on this node, if nothing does.
+    pub(crate) fn unserved(&self, route: &Route) -> Option<&'static str> {
+        match route {
+            Route::Bullmq { .. } if !self.has_redis => {
+                Some("BullMQ needs Redis, and this node has none (REDIS_URL): the tasks wait for a node that has one")
+            }
+            Route::Handler | Route::Webhook { .. } | Route::Pull | Route::Bullmq { .. } | Route::Event => None,
+        }
+    }
+
     /// What a caller should know about sending tasks to `topic`.
     pub(crate) fn warnings(&self, definitions: &[TopicDefinition], topic: &Topic) -> Vec<String> {
         if self.handled.contains(topic.as_str()) {
             return Vec::new();
         }
         if let Some(definition) = TopicDefinition::for_topic(definitions, topic) {
-            return unserved(&definition.route).map(str::to_owned).into_iter().collect();
+            return self.unserved(&definition.route).map(str::to_owned).into_iter().collect();
         }
         vec![format!("the topic {topic} has no definition and no handler: when due, its tasks are only announced")]
     }

@@ -82,6 +82,14 @@ impl Wake {
         self.announce(News::of_tasks());
     }
 
+    /// Tasks ended outside the engine; others may have waited for them.
+    pub(crate) fn tasks_ended(&self, unblocks: bool) {
+        match unblocks {
+            true => self.tasks_changed(),
+            false => self.happened.notify_one(),
+        }
+    }
+
     /// Schedules were written, edited or deleted.
     pub(crate) fn schedules_changed(&self) {
         if let Some(hints) = self.engine.hints() {
@@ -170,7 +178,8 @@ pub(crate) fn hear(store: Arc<dyn Store>, hints: Hints) -> Option<JoinHandle<()>
     })
 }
 
-fn pass_on(news: &News, hints: &Hints) {
+/// Tells the engine what another node said.
+pub(crate) fn pass_on(news: &News, hints: &Hints) {
     if news.tasks {
         hints.tasks_written();
     }

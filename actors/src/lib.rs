@@ -221,6 +221,8 @@ pub enum Overheard {
     Task(Topic, DateTime<Utc>),
     /// Definitions of topics changed.
     Topics,
+    /// A running task was cancelled.
+    Cancelled(TaskId),
 }
 
 /// The tree, as those know it who write tasks: it is told that something may have changed, or given what it can begin at

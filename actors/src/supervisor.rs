@@ -223,6 +223,7 @@ impl Actor for Supervisor {
             SupervisorMessage::Follows => tell_ticker(state, TickerMessage::Follows),
             SupervisorMessage::LeadershipChanged => tell_elector(state, ElectorMessage::ElectAnew),
             SupervisorMessage::TaskCancelled(id) => {
+                tell_outside(state, || Overheard::Cancelled(id));
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
             }
             SupervisorMessage::Status(reply) => {

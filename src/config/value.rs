@@ -146,6 +146,12 @@ pub(super) fn webhook_secret(text: &str) -> Result<Secret, String> {
     }
 }
 
+/// The name of a queue of BullMQ, or what its keys begin with.
+pub(super) fn queue_name(text: &str) -> Result<String, String> {
+    let is_name = (1..=200).contains(&text.chars().count()) && !text.contains(|c: char| c.is_control() || c == ':');
+    if is_name { Ok(text.to_owned()) } else { Err("1 to 200 characters, no colon among them".into()) }
+}
+
 /// A folder that is there.
 pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
     let folder = PathBuf::from(text);

@@ -74,7 +74,7 @@ impl InRedis {
 impl Coordination for InRedis {
     async fn lead(&self) -> Result<Standing, CoordinationError> {
         let (node, lease) = (self.row.node.to_string(), self.terms.lease.as_millis().to_string());
-        match self.redis.run(LEAD, &self.key, &[&node, &lease]).await {
+        match self.redis.run(LEAD, &[&self.key], &[&node, &lease]).await {
             Ok(left) => {
                 let row_decided = self.answered();
                 if row_decided {
@@ -110,8 +110,8 @@ impl Coordination for InRedis {
 
     async fn resign(&self) -> Result<(), CoordinationError> {
         let node = self.row.node.to_string();
-        let arguments = [node.as_str()];
-        let (key, row) = tokio::join!(self.redis.run(RESIGN, &self.key, &arguments), self.row.resign());
+        let (keys, arguments) = ([self.key.as_str()], [node.as_str()]);
+        let (key, row) = tokio::join!(self.redis.run(RESIGN, &keys, &arguments), self.row.resign());
         if let Err(error) = key {
             debug!(%error, "the key of the leader was not removed");
         }

@@ -2,6 +2,7 @@
 
 mod log;
 mod mail;
+mod queue;
 mod resend;
 mod smtp;
 mod webhook;
@@ -11,12 +12,14 @@ use std::sync::Arc;
 use punctual_domain::alert::Address;
 use punctual_domain::clock::Clock;
 use punctual_domain::delivery::{DeliveryError, Transports};
+use punctual_domain::hand_over::Queue;
 use punctual_domain::outbox::{Content, Message};
 use punctual_domain::store::{Store, StoreError};
 
 pub(crate) use smtp::explicit as explicit_smtp_url;
 
 use crate::config::{NotifyConfig, Secret};
+use crate::routes::bullmq::Queues;
 use crate::routes::courier::Courier;
 
 /// What sends e-mails.
@@ -33,6 +36,7 @@ const NOBODY_NAMED: &str = "admin";
 pub(crate) fn transports(
     config: &NotifyConfig,
     courier: &Courier,
+    queues: Option<&Queues>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Transports, DeliverySetupError> {
     let cannot = |transport: &'static str| move |error: String| DeliverySetupError { transport, error };
@@ -56,6 +60,10 @@ pub(crate) fn transports(
     }
     if let Some(url) = &config.admin_alert_webhook_url {
         transports = transports.with(ALERT_WEBHOOK, webhook("alert", url));
+    }
+    if let Some(queues) = queues {
+        let queue = Queue { prefix: config.queue_prefix.clone(), name: config.queue.clone() };
+        transports = transports.with("queue", Arc::new(queue::ToQueue { queues: queues.clone(), queue }));
     }
     Ok(transports)
 }

@@ -14,15 +14,19 @@ use crate::feed::{Happening, What};
 
 /// The frame of an event in a stream of server-sent events.
 pub(crate) fn frame(happening: &Happening) -> Bytes {
+    write(happening.name(), Some(&happening.id), &event_data(happening))
+}
+
+/// What there is to say about an event, as JSON.
+pub(crate) fn event_data(happening: &Happening) -> String {
     let data = match &happening.what {
         What::Task(event) => serde_json::to_string(&EventView::new(&happening.id, event)),
         What::Missed(missed) => serde_json::to_string(&MissedView::new(&happening.id, missed)),
     };
-    let data = data.unwrap_or_else(|error| {
+    data.unwrap_or_else(|error| {
         tracing::error!(%error, "event not written");
         "null".to_owned()
-    });
-    write(happening.name(), Some(&happening.id), &data)
+    })
 }
 
 /// A frame. Payloads are as they were submitted: where they have several lines, so has the frame.

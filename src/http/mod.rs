@@ -78,6 +78,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 
 pub(crate) use auth::Reach;
 use endpoint::{Access, Endpoint};
+pub(crate) use event_view::event_data;
 pub(crate) use listener::{BoundedListener, Headers};
 pub(crate) use openapi::document as openapi_document;
 pub(crate) use plugin_routes::PluginRoutes;

@@ -20,7 +20,7 @@ use super::problem::{Problem, Refusals};
 use super::query::{NamedPage, Parameters};
 use super::{Api, cursor, json};
 use crate::config::{DeclaredTopic, Network};
-use crate::routes::{address, signature, unserved};
+use crate::routes::{address, signature};
 
 pub(crate) const PATH: &str = "/api/v1/topics";
 
@@ -44,7 +44,10 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     definitions.truncate(limit);
     let last = definitions.last().filter(|_| has_more);
     let next_cursor = last.map(|last| cursor::after_name(last.name.as_str()));
-    let items: Vec<_> = definitions.iter().map(TopicView::of).collect();
+    let items: Vec<_> = definitions
+        .iter()
+        .map(|definition| TopicView::of(definition, api.topics.unserved(&definition.route)))
+        .collect();
     cursor::page(&uri, &items, next_cursor)
 }
 
@@ -52,7 +55,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
 pub(crate) async fn show(State(api): State<Arc<Api>>, Path(name): Path<String>, uri: Uri) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
     let definition = find(&api, &name).await?.ok_or_else(|| no_such_topic(&name))?;
-    json(StatusCode::OK, &TopicView::of(&definition))
+    json(StatusCode::OK, &TopicView::of(&definition, api.topics.unserved(&definition.route)))
 }
 
 /// `PUT /api/v1/topics/{name}`.
@@ -84,7 +87,7 @@ pub(crate) async fn put(
     let is_new = api.store.put_topic(&definition).await?;
     changed(&api);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = json(status, &TopicView::of(&definition))?;
+    let mut response = json(status, &TopicView::of(&definition, api.topics.unserved(&definition.route)))?;
     if is_new && let Ok(location) = HeaderValue::try_from(format!("{PATH}/{}", definition.name.as_str())) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -154,7 +157,11 @@ async fn set_paused(
     }
     let Some(definition) = api.store.pause_topic(&pattern, paused).await? else { return Err(no_such_topic(name)) };
     changed(api);
-    call.respond_and_keep(&*api.store, call::written(StatusCode::OK, &TopicView::of(&definition))).await
+    call.respond_and_keep(
+        &*api.store,
+        call::written(StatusCode::OK, &TopicView::of(&definition, api.topics.unserved(&definition.route))),
+    )
+    .await
 }
 
 /// Lets everybody know.
@@ -309,7 +316,8 @@ enum RouteView<'a> {
 }
 
 impl<'a> TopicView<'a> {
-    pub(crate) fn of(definition: &'a TopicDefinition) -> Self {
+    /// With the reason why nothing happens to its tasks, if nothing does.
+    pub(crate) fn of(definition: &'a TopicDefinition, unserved: Option<&'static str>) -> Self {
         let route = match &definition.route {
             Route::Handler => RouteView::Handler,
             Route::Webhook { url, secrets } => {
@@ -328,7 +336,7 @@ impl<'a> TopicView<'a> {
             timeout_seconds: definition.timeout_seconds,
             paused: definition.paused,
             retention_days: definition.retention_days,
-            warnings: unserved(&definition.route).into_iter().collect(),
+            warnings: unserved.into_iter().collect(),
         }
     }
 }
@@ -351,7 +359,7 @@ mod tests {
         let definition = read_body("{}").unwrap();
         assert_eq!(read_body(r#"{"retry":null,"route":null,"paused":null}"#).unwrap(), definition);
         assert_eq!(definition, TopicDefinition::new("mail".parse().unwrap(), Route::Event));
-        let shown = serde_json::to_value(TopicView::of(&definition)).unwrap();
+        let shown = serde_json::to_value(TopicView::of(&definition, None)).unwrap();
         assert_eq!(shown["concurrency"], 50);
         assert_eq!(shown["route"], serde_json::json!({"type": "event"}));
     }
@@ -368,7 +376,7 @@ mod tests {
             ),
         ] {
             let definition = read_body(&format!(r#"{{"route":{route}}}"#)).unwrap();
-            let view = serde_json::to_value(TopicView::of(&definition)).unwrap();
+            let view = serde_json::to_value(TopicView::of(&definition, None)).unwrap();
             assert_eq!(view["route"], serde_json::from_str::<serde_json::Value>(shown).unwrap());
             assert!(!view.to_string().contains("swordfish"));
         }

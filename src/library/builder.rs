@@ -182,6 +182,7 @@ impl Builder {
             alerts: delivery::only_logged_alerts(),
             settings: self.settings(),
             redis: None,
+            slip: Default::default(),
             leader_lease: LEADER_LEASE,
             about,
             state: Arc::new(State::new(schema, false)),
@@ -239,7 +240,7 @@ impl Builder {
             .await
             .map_err(|error| BuildError::Database { database: self.database.to_string(), error })?;
         Ok(Open {
-            topics: TopicDirectory::new(Arc::clone(&store), Default::default()),
+            topics: TopicDirectory::new(Arc::clone(&store), Default::default(), false),
             time: Arc::new(StoreTime::new(self.shared_clock())),
             wake: Wake::new(Listening::default(), &store, Arc::default()),
             store,

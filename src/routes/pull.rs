@@ -143,6 +143,7 @@ impl PullDesk {
                     self.0.rung.notify_one();
                 }
             }
+            Overheard::Cancelled(_) => {}
             Overheard::Tasks | Overheard::Topics => {
                 waiting.look = true;
                 self.0.rung.notify_one();

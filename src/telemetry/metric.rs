@@ -74,6 +74,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("punctual_outbox_depth", Gauge, &[], ONE, "Messages that wait to be sent."),
     metric("punctual_messages_total", Counter, &["transport", "status"], NONE, "Attempts to send messages: sent, to be retried, or failed for good."),
     metric("punctual_alerts_total", Counter, &["cause"], &[&["missed_fire"], &["failed_executions"], &["outbox_stuck"], &["leader_flapping"]], "Alerts that this node raised."),
+    metric("punctual_hand_overs_total", Counter, &["result"], &[&["queued"], &["was_there"], &["healed"]], "Tasks handed to BullMQ queues: accepted, found there already, or put right by the look at all of them."),
     metric("punctual_tzdata_info", Gauge, &["version"], NONE, "The zone data this node uses; always 1."),
     metric("punctual_build_info", Gauge, &["version"], &[&[env!("CARGO_PKG_VERSION")]], "The version of this node; always 1."),
     metric("punctual_clock_offset_seconds", Gauge, &[], ONE, "How far the database's clock is ahead of this node's."),

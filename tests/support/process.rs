@@ -1,6 +1,6 @@
 //! The real binary as a process that never outlives its test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -73,6 +73,12 @@ impl Process {
                 Err(_) => panic!("{text:?} was not logged; instead: {:#?}", self.seen),
             }
         }
+    }
+
+    /// Writes a line to its stdin, which its command has piped.
+    pub fn tell(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().expect("a pipe");
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     /// How many KiB of memory it has, where the system tells.

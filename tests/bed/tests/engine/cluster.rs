@@ -7,8 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::bed::{node, until};
-use crate::redis::Redis;
-use crate::support::{Database, Server, punctual};
+use crate::support::{Database, Redis, Server, punctual};
 
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);

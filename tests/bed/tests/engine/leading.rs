@@ -40,7 +40,7 @@ async fn survive_kills(mut cluster: Cluster) {
     let seconds = scaled(20, 60);
     let from = cluster.now().await;
     make_schedules(&cluster.nodes[0]).await;
-    let forgetting = cluster.redis.forget_every_second();
+    let forgetting = cluster.redis.forget_every(std::time::Duration::from_secs(1));
     for kill in 1..=KILLS {
         cluster.until_fired(SCHEDULES * seconds * kill / (KILLS + 1)).await;
         let killed = cluster.kill_leader().await;

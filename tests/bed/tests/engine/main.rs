@@ -18,5 +18,4 @@ mod mail;
 mod outage;
 mod overlap;
 mod postgres;
-mod redis;
 mod stopping;

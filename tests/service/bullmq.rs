@@ -1,0 +1,339 @@
+//! The route `bullmq`, seen by unmodified workers of BullMQ's releases 5 and 6.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+
+use crate::fleet::{Fleet, RELEASES};
+use crate::on_each_database;
+use crate::support::{Database, Past, Redis, Server};
+
+on_each_database!(
+    a_thousand_tasks_run_once_each_with_all_that_they_carry,
+    retries_and_failures_come_back,
+    what_a_flushed_redis_lost_is_handed_over_again,
+    what_ends_while_nobody_follows_is_found_after_a_restart,
+    an_execution_is_dispatched_until_the_queue_says_how_it_ended,
+);
+
+fn serve(database: &Database, redis: &Redis) -> Server {
+    Server::start_with(database, |command| {
+        command.envs([("REDIS_URL", redis.url().as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")])
+    })
+}
+
+async fn define(server: &Server, queue: &str) {
+    let retry = json!({"attempts": 1, "backoff": {"type": "fixed", "delay": 20, "jitter": 0}});
+    let body = json!({"route": {"type": "bullmq", "queue": queue}, "retry": retry});
+    server.put_topic(queue, &body.to_string()).await;
+}
+
+async fn make(server: &Server, body: Value) -> String {
+    server.make_task(&body.to_string()).await["id"].as_str().unwrap().to_owned()
+}
+
+/// Makes tasks together; answers their ids.
+async fn make_all(server: &Server, tasks: Vec<Value>) -> Vec<String> {
+    let answer = server.post("/api/v1/tasks/batch", json!({"tasks": tasks}).to_string()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    serde_json::from_value(answer.json()["ids"].clone()).unwrap()
+}
+
+/// Waits until a statement counts so many.
+async fn until(database: &Database, statement: &str, count: i64) {
+    let asked_at = std::time::Instant::now();
+    loop {
+        let found = database.number(statement).await;
+        if found == count {
+            return;
+        }
+        assert!(asked_at.elapsed() < Duration::from_secs(60), "{statement}: {found} instead of {count}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn until_handed_over(database: &Database, count: i64) {
+    until(database, "SELECT count(*) FROM punctual_hand_overs", count).await;
+}
+
+async fn until_completed(database: &Database, count: i64) {
+    until(database, "SELECT count(*) FROM punctual_task_history WHERE status = 'completed'", count).await;
+}
+
+/// Makes a schedule of that topic which does not fire by itself for a while.
+async fn schedule(server: &Server, topic: &str) -> String {
+    let body = json!({
+        "name": topic, "topic": topic, "cronExpression": "* * * * *", "timezone": "UTC", "payload": {"n": 7, "e": []},
+        "overlapPolicy": "allow", "maxRetries": 2, "enabled": false,
+    });
+    let answer = server.post("/api/v1/schedules", body.to_string()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn a_thousand_tasks_run_once_each_with_all_that_they_carry(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for (nth, release) in RELEASES.into_iter().enumerate() {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let schedule = schedule(&server, release).await;
+        let payload = |n: usize| json!({"n": n, "empty": {"list": [], "object": {}}, "text": "é ✓"});
+        let task = |n| json!({"topic": release, "payload": payload(n), "retry": {"attempts": 3}});
+        let ids = make_all(&server, (0..500).map(task).collect()).await;
+        let to = Utc::now() - TimeDelta::minutes(1);
+        let stretch = json!({"from": (to - TimeDelta::minutes(500)).to_rfc3339(), "to": to.to_rfc3339()});
+        let filled = server.post(&format!("/api/v1/schedules/{schedule}/backfill"), stretch.to_string()).await;
+        assert_eq!(filled.json()["made"], 500, "{filled:?}");
+        until_completed(&database, 1_000 * (nth as i64 + 1)).await;
+
+        let mut jobs = fleet.jobs(1_000);
+        for (n, id) in ids.iter().enumerate() {
+            let job = jobs.remove(&format!("t_{id}")).expect("a job with the task's id");
+            assert_eq!((&job["name"], &job["data"]), (&json!(release), &payload(n)));
+            assert_eq!((&job["opts"]["attempts"], &job["opts"]["jobId"]), (&json!(3), &job["id"]));
+        }
+        let executions = server.get(&format!("/api/v1/schedules/{schedule}/executions?limit=1000")).await.json();
+        for execution in executions["items"].as_array().unwrap() {
+            let at: DateTime<Utc> = execution["scheduledAt"].as_str().unwrap().parse().unwrap();
+            let job =
+                jobs.remove(&format!("f_{schedule}_{}", at.timestamp_millis())).expect("a job with the fire's id");
+            let data = json!({
+                "n": 7, "e": [], "_schedulerId": schedule, "_executionId": execution["id"],
+                "_scheduledAt": execution["scheduledAt"],
+            });
+            assert_eq!((&job["data"], &job["opts"]["attempts"]), (&data, &json!(2)));
+            assert_eq!(execution["status"], "completed");
+        }
+        assert!(jobs.is_empty(), "{jobs:?}");
+        let task = server.get(&format!("/api/v1/tasks/{}", ids[3])).await.json();
+        assert_eq!((&task["result"], &task["attempt"]), (&json!({"did": 3}), &json!(1)), "{task}");
+    }
+    assert_eq!(database.number("SELECT count(*) FROM punctual_hand_overs").await, 0);
+    server.stop();
+}
+
+async fn retries_and_failures_come_back(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let task = |fails: u32| {
+            json!({
+                "topic": release, "payload": {"n": 1, "fails": fails},
+                "retry": {"attempts": 3, "backoff": {"type": "fixed", "delay": 20, "jitter": 0}},
+            })
+        };
+        let (recovers, gives_up) = (make(&server, task(2)).await, make(&server, task(9)).await);
+        let recovered = server.ended_task(&recovers).await;
+        assert_eq!((&recovered["status"], &recovered["attempt"]), (&json!("completed"), &json!(3)), "{recovered:#}");
+        assert_eq!((&recovered["result"], &recovered["error"]), (&json!({"did": 1}), &Value::Null));
+        let failed = server.ended_task(&gives_up).await;
+        assert_eq!((&failed["status"], &failed["attempt"]), (&json!("failed"), &json!(3)), "{failed:#}");
+        assert_eq!(failed["error"], "no 3");
+        let last = failed["attempts"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!((&last["number"], &last["outcome"], &last["error"]), (&json!(3), &json!("failed"), &json!("no 3")));
+        assert_eq!(failed["attempts"][0]["outcome"], "failed", "{failed:#}");
+        assert_eq!(fleet.tries(6).len(), 6);
+        // A retry by the API is a task of its own, and a job of its own.
+        let again = server.post(&format!("/api/v1/tasks/{gives_up}/retry"), "").await.json();
+        assert_eq!(server.ended_task(again["id"].as_str().unwrap()).await["status"], "failed");
+        assert_eq!(fleet.tries(9).len(), 9);
+    }
+    server.stop();
+}
+
+async fn what_a_flushed_redis_lost_is_handed_over_again(database: Database) {
+    let redis = Redis::start();
+    let mut server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::with_worker(&redis, "bullmq6", "jobs") else { return };
+    define(&server, "jobs").await;
+    let task = |n: usize| json!({"topic": "jobs", "payload": {"n": n, "sleep": 20}});
+    make_all(&server, (0..300).map(task).collect()).await;
+    fleet.tries(60);
+    redis.forget();
+    until_completed(&database, 300).await;
+    loop {
+        let told = server.process.wait_for_log("hand-overs reconciled");
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert!(told["scanned"].is_u64() && told["skipped"].is_u64(), "{told}");
+        if told["healed"].as_u64().unwrap() > 0 {
+            break;
+        }
+    }
+    server.stop();
+}
+
+async fn what_ends_while_nobody_follows_is_found_after_a_restart(database: Database) {
+    let redis = Redis::start();
+    let mut server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq5", "jobs") else { return };
+    define(&server, "jobs").await;
+    let ids = make_all(&server, (0..20).map(|n| json!({"topic": "jobs", "payload": {"n": n}})).collect()).await;
+    until_handed_over(&database, 20).await;
+    server.process.signal("KILL");
+    server.process.wait();
+    fleet.tell("worker");
+    fleet.jobs(20);
+    let server = serve(&database, &redis);
+    for (n, id) in ids.iter().enumerate() {
+        let task = server.ended_task(id).await;
+        assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"did": n})), "{task}");
+    }
+    assert_eq!(fleet.tries(20).len(), 20);
+    server.stop();
+}
+
+async fn an_execution_is_dispatched_until_the_queue_says_how_it_ended(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    define(&server, "jobs").await;
+    let schedule = schedule(&server, "jobs").await;
+    let task = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
+    until_handed_over(&database, 1).await;
+    let path = format!("/api/v1/schedules/{schedule}/executions");
+    let execution = &server.get(&path).await.json()["items"][0];
+    assert_eq!(execution["status"], "dispatched", "{execution}");
+    for (status, count) in [("dispatched", 1), ("running", 0)] {
+        let found = server.get(&format!("{path}?status={status}")).await.json();
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{status}");
+    }
+    let id = task["id"].as_str().unwrap();
+    assert_eq!(server.get(&format!("/api/v1/tasks/{id}")).await.json()["status"], "running");
+    let why = server.get(&format!("/api/v1/why/{id}")).await.json();
+    let said = why["reasons"][0]["message"].as_str().unwrap();
+    assert!(said.starts_with("it was handed to the queue jobs of BullMQ at "), "{said}");
+    fleet.tell("worker");
+    server.ended_task(id).await;
+    assert_eq!(server.get(&path).await.json()["items"][0]["status"], "completed");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_task_is_not_begun_and_one_whose_time_is_up_fails() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq5", "jobs") else { return };
+    define(&server, "jobs").await;
+    let cancelled = make(&server, json!({"topic": "jobs"})).await;
+    let late = make(&server, json!({"topic": "jobs", "timeoutSeconds": 1})).await;
+    until_handed_over(&database, 2).await;
+    let task = server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await.json();
+    assert_eq!(task["status"], "cancelled");
+    let task = server.ended_task(&late).await;
+    assert_eq!((&task["status"], &task["attempts"][0]["outcome"]), (&json!("failed"), &json!("timed_out")), "{task:#}");
+    assert_eq!(task["error"], "the queue jobs did not end it within 1 s");
+    until_handed_over(&database, 0).await;
+    let last = make(&server, json!({"topic": "jobs"})).await;
+    fleet.tell("worker");
+    server.ended_task(&last).await;
+    let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+    assert_eq!(ran, [format!("t_{last}")]);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_handed_to_a_paused_queue_runs_when_it_goes_on() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        for has_jobs in [false, true] {
+            let queue = format!("{release}-{has_jobs}");
+            let Some(mut fleet) = Fleet::start(&redis, release, &queue) else { return };
+            define(&server, &queue).await;
+            let mut expected = Vec::new();
+            let mut hand_over = async |count: usize| {
+                let tasks = (0..count).map(|n| json!({"topic": queue, "payload": {"n": n}})).collect();
+                expected.extend(make_all(&server, tasks).await.into_iter().map(|id| format!("t_{id}")));
+                until_handed_over(&database, expected.len() as i64).await;
+            };
+            if has_jobs {
+                hand_over(3).await;
+                fleet.tell("add before");
+            }
+            fleet.tell("pause");
+            hand_over(5).await;
+            fleet.tell("add during");
+            hand_over(2).await;
+            fleet.tell("worker");
+            fleet.tell("resume");
+            let count = expected.len() + if has_jobs { 2 } else { 1 };
+            let jobs = fleet.jobs(count);
+            assert!(
+                expected.iter().all(|id| jobs.contains_key(id)) && jobs.contains_key("during"),
+                "{queue}: {jobs:?}"
+            );
+            until_handed_over(&database, 0).await;
+        }
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_waits_begins_when_the_task_is_due() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        server.ended_task(&make(&server, json!({"topic": release})).await).await;
+        let due = |n: i64| Utc::now() + TimeDelta::milliseconds(1_000 + 20 * n);
+        let instants: Vec<_> = (0..100).map(due).collect();
+        let task = |at: &DateTime<Utc>| json!({"topic": release, "runAt": at.to_rfc3339(), "timezone": "UTC"});
+        let ids = make_all(&server, instants.iter().map(task).collect()).await;
+        let jobs = fleet.jobs(101);
+        let mut late: Vec<i64> = ids
+            .iter()
+            .zip(&instants)
+            .map(|(id, at)| jobs[&format!("t_{id}")]["at"].as_i64().unwrap() - at.timestamp_millis())
+            .collect();
+        late.sort_unstable();
+        assert!(late[0] >= 0, "{} ms early", -late[0]);
+        println!("{release}: a blocked worker began {} ms (p50), {} ms (p99) after the instant", late[50], late[98]);
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_tasks_wait_and_whoever_sends_them_is_told() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    define(&server, "jobs").await;
+    let task = server.make_task(r#"{"topic":"jobs"}"#).await;
+    assert!(task["warnings"][0].as_str().unwrap().contains("REDIS_URL"), "{task}");
+    server.stop();
+    // One that is away costs time only.
+    let mut redis = Redis::absent();
+    let server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    assert_eq!(server.get("/readyz").await.json()["status"], "degraded");
+    redis.restart();
+    fleet.tell("worker");
+    let ended = server.ended_task(task["id"].as_str().unwrap()).await;
+    assert_eq!((&ended["status"], &ended["attempt"]), (&json!("completed"), &json!(1)), "{ended:#}");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_go_to_a_queue_by_their_dedupe_keys() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let Some(mut fleet) = Fleet::with_worker(&redis, "bullmq5", "notifications__email") else { return };
+    let past = Past::of(&database).await;
+    let content = json!({"subject": "s", "text": "t", "templateSlug": "welcome", "data": {"tenantId": "7"}});
+    let first = past.message("welcome__7", "queue", content).await;
+    let second = past.message("tenant:7", "queue", json!({"subject": "s", "text": "t"})).await;
+    past.close().await;
+    let server = serve(&database, &redis);
+    for (id, provider_id) in [(first, "welcome__7"), (second, "k_tenant%3A7")] {
+        assert_eq!(crate::messages::until(&server, id, "sent").await["providerId"], provider_id);
+    }
+    let jobs = fleet.jobs(2);
+    let data =
+        json!({"tenantId": "7", "templateSlug": "welcome", "recipient": "ada@example.com", "dedupeKey": "welcome__7"});
+    assert_eq!((&jobs["welcome__7"]["name"], &jobs["welcome__7"]["data"]), (&json!("welcome"), &data));
+    assert_eq!(jobs["k_tenant%3A7"]["data"]["text"], "t");
+    server.stop();
+}

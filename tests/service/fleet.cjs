@@ -1,0 +1,45 @@
+// A fleet of BullMQ workers as anybody has it. Arguments: the package, the queue, its prefix, how many jobs at a time.
+//
+// It does what lines on stdin say, and prints {"done": line} after each: `worker` starts one, `pause` and `resume` are for the
+// queue, `add ID` makes a job. Each try that begins is printed as a line of JSON.
+const [, , release, name, prefix, concurrency] = process.argv;
+const { Queue, Worker } = require(release);
+const Redis = require("ioredis");
+
+const connect = () => new Redis(process.env.REDIS_URL, { maxRetriesPerRequest: null });
+const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
+const complain = (error) => process.stderr.write(`${error}\n`);
+
+async function perform(job) {
+  const { id, name, data, opts, attemptsMade } = job;
+  say({ at: Date.now(), id, name, data, opts, attemptsMade });
+  if (data.sleep) await new Promise((resolve) => setTimeout(resolve, data.sleep));
+  if (attemptsMade < (data.fails ?? 0)) throw new Error(`no ${attemptsMade + 1}`);
+  return { did: data.n ?? null };
+}
+
+let queue;
+const theQueue = () => {
+  queue ??= new Queue(name, { connection: connect(), prefix });
+  queue.on("error", complain);
+  return queue;
+};
+
+const commands = {
+  async worker() {
+    const worker = new Worker(name, perform, { connection: connect(), prefix, concurrency: Number(concurrency) });
+    worker.on("error", complain);
+    await worker.waitUntilReady();
+  },
+  pause: () => theQueue().pause(),
+  resume: () => theQueue().resume(),
+  add: (jobId) => theQueue().add("added", {}, { jobId }),
+};
+
+const lines = require("readline").createInterface({ input: process.stdin });
+lines.on("line", async (line) => {
+  const [command, ...rest] = line.split(" ");
+  await commands[command](...rest);
+  say({ done: line });
+});
+lines.on("close", () => process.exit(0));

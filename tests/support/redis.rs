@@ -1,0 +1,102 @@
+//! A Redis of a test's own, which can be made to forget, to stand still, and to go.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::Process;
+
+/// A server that ends with its test.
+pub struct Redis {
+    folder: TempDir,
+    port: String,
+    process: Option<Process>,
+    starts: u32,
+}
+
+impl Redis {
+    pub fn start() -> Self {
+        let mut redis = Self::absent();
+        redis.restart();
+        redis
+    }
+
+    /// One that does not run yet.
+    pub fn absent() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // It does not run as root: its own user must get through.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711)).unwrap();
+        let port = Command::new(script("free-port")).output().unwrap().stdout;
+        let port = String::from_utf8(port).unwrap().trim().to_owned();
+        Self { folder, port, process: None, starts: 0 }
+    }
+
+    /// Starts it where it was, with nothing in it.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.starts += 1;
+        let mut command = Command::new(script("redis"));
+        let folder = self.folder.path().join(format!("redis{}", self.starts));
+        let mut process = Process::start(command.arg("run").arg(folder).arg(&self.port));
+        process.wait_for_output("Ready to accept connections");
+        self.process = Some(process);
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Lets it stand still, or go on.
+    pub fn signal(&self, name: &str) {
+        self.process.as_ref().expect("it runs").signal(name);
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Carries out a command whose answer is one line, and answers that.
+    pub fn ask(&self, command: &str) -> String {
+        ask(&self.port, command)
+    }
+
+    /// Lets it forget everything.
+    pub fn forget(&self) {
+        assert_eq!(self.ask("FLUSHALL"), "+OK");
+    }
+
+    /// Lets it forget everything each time so much time has passed, until the answer is dropped.
+    pub fn forget_every(&self, pause: Duration) -> JoinSet<()> {
+        let port = self.port.clone();
+        let mut forgetting = JoinSet::new();
+        forgetting.spawn(async move {
+            loop {
+                assert_eq!(ask(&port, "FLUSHALL"), "+OK");
+                tokio::time::sleep(pause).await;
+            }
+        });
+        forgetting
+    }
+}
+
+fn ask(port: &str, command: &str) -> String {
+    let mut connection = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    connection.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(connection).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+/// One of the project's scripts, whichever package the test belongs to.
+fn script(name: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = package.ancestors().map(|folder| folder.join("scripts").join(name)).find(|path| path.exists());
+    found.expect("the script is there")
+}
