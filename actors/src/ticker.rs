@@ -44,7 +44,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(1);
 const ROUND: u32 = 500;
 /// How often plans made with other zone data are looked for, and how long the Ticker sleeps at the most.
 const REPLAN_EVERY: Duration = Duration::from_secs(60);
-/// How long to wait for an instant that is due and was not decided: by the store's clock it may not be due yet, or
+/// How long to wait for an instant that is due after nothing was decided: by the store's clock it may not be due yet, or
 /// another node may be at it. Doubled with each look in vain.
 const FIRST_SECOND_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_SECOND_LOOK: Duration = Duration::from_millis(250);
@@ -82,7 +82,7 @@ pub(crate) struct State {
     store_clock: StoreClock,
     announcer: Option<Announcer>,
     alarm: Alarm,
-    second_look: Duration,
+    second_look: SecondLook,
     /// Schedules that fell behind are being caught up.
     catching_up: bool,
     /// Since when that waits for tasks to be claimed.
@@ -138,7 +138,7 @@ impl Actor for Ticker {
             store_clock: StoreClock::new(self.clock.clone()),
             announcer: Announcer::start(&self.store),
             alarm: Alarm::default(),
-            second_look: FIRST_SECOND_LOOK,
+            second_look: SecondLook::default(),
             catching_up: false,
             held_since: None,
             plans: Plans::Looking(None),
@@ -220,9 +220,11 @@ impl Ticker {
     async fn pass(&self, state: &mut State) -> Result<Wake, StoreError> {
         // Awake for something else, a leader with nothing due writes nothing.
         let is_due = state.due_at.is_none_or(|at| at <= self.clock.now());
+        let mut has_decided = false;
         for _ in 0..if is_due { FRESH_ROUNDS } else { 0 } {
             let fresh = Lateness::AtMost(self.rules.misfire_threshold);
             let decided = self.tick_once(state, fresh, FRESH, Room::FRESH).await?;
+            has_decided |= decided > 0;
             if !state.lead.holds() {
                 return Ok(Wake::AtOnce);
             }
@@ -246,9 +248,9 @@ impl Ticker {
             return Ok(Wake::AtOnce);
         }
         if due_at <= now {
-            return Ok(second_look(state));
+            return Ok(state.second_look.after(has_decided));
         }
-        state.second_look = FIRST_SECOND_LOOK;
+        state.second_look = SecondLook::default();
         Ok(Wake::At(due_at.min(now + REPLAN_EVERY)))
     }
 
@@ -265,10 +267,8 @@ impl Ticker {
         }
         state.held_since = None;
         let behind = Lateness::Over(self.rules.misfire_threshold);
-        match self.tick_once(state, behind, BEHIND, BEHIND_ROOM).await? {
-            0 => Ok(second_look(state)),
-            _ => Ok(Wake::AtOnce),
-        }
+        let decided = self.tick_once(state, behind, BEHIND, BEHIND_ROOM).await?;
+        Ok(state.second_look.after(decided > 0))
     }
 
     /// One transaction; answers how many schedules were decided.
@@ -353,9 +353,45 @@ impl Ticker {
     }
 }
 
-/// Something is due and was not decided: not too soon again.
-fn second_look(state: &mut State) -> Wake {
-    let wait = state.second_look;
-    state.second_look = (state.second_look * 2).min(LONGEST_SECOND_LOOK);
-    Wake::After(wait)
+/// How long to wait with something due: not at all after a round that decided anything, since more became due meanwhile.
+#[derive(Debug)]
+struct SecondLook(Duration);
+
+impl Default for SecondLook {
+    fn default() -> Self {
+        Self(FIRST_SECOND_LOOK)
+    }
+}
+
+impl SecondLook {
+    fn after(&mut self, has_decided: bool) -> Wake {
+        if has_decided {
+            *self = Self::default();
+            return Wake::AtOnce;
+        }
+        let wait = self.0;
+        self.0 = (wait * 2).min(LONGEST_SECOND_LOOK);
+        Wake::After(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_looks_in_vain_make_the_ticker_wait_and_each_doubles_the_wait() {
+        let mut look = SecondLook::default();
+        let mut waits = |rounds: &[bool]| -> Vec<Option<u64>> {
+            let wait = |has_decided: &bool| match look.after(*has_decided) {
+                Wake::After(wait) => Some(wait.as_millis() as u64),
+                _ => None,
+            };
+            rounds.iter().map(wait).collect()
+        };
+        assert_eq!(waits(&[true; 20]), [None; 20]);
+        assert_eq!(waits(&[false; 4]), [Some(1), Some(2), Some(4), Some(8)]);
+        assert_eq!(waits(&[true, false]), [None, Some(1)]);
+        assert_eq!(waits(&[false; 20]).last(), Some(&Some(250)));
+    }
 }

@@ -17,19 +17,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Recurring {
     pub(crate) schedules: u64,
     pub(crate) seconds: u64,
+    /// All of them at the same instant, or each from when it was written.
+    pub(crate) at_once: bool,
 }
 
 impl Recurring {
     pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
         let value = bench.on_scratch(async |site| self.measure(site).await).await?;
-        let config = format!("{} seconds={}", bench.config(), self.seconds);
+        let config = format!("{} seconds={} at_once={}", bench.config(), self.seconds, self.at_once);
         Ok(Figure { workload: "recurring", n: self.schedules, value, unit: "fires/s, ms", config })
     }
 
     async fn measure(self, site: &Site<'_>) -> Result<Value> {
         let (noting, mut beginnings) = Noting::new();
         let engine = site.start(noting).await?;
-        let schedules = site.write_schedules(self.schedules, 1_000, |_| None).await?;
+        let begin_at = self.at_once.then_some(site.store.now().await?);
+        let schedules = site.write_schedules(self.schedules, 1_000, |_| begin_at).await?;
         engine.hints().schedules_changed();
         tokio::time::sleep(SETTLING).await;
         let from = site.store.now().await?;

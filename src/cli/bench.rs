@@ -87,6 +87,9 @@ enum Workload {
         /// For how many seconds they are measured
         #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
         seconds: u64,
+        /// All at the same instant of each second, instead of each from when it was written
+        #[arg(long)]
+        at_once: bool,
     },
     /// How long one leader takes over schedules that are all due at one instant, and how late their tasks begin
     Burst {
@@ -192,7 +195,9 @@ impl Workload {
             Self::Precision { tasks, span, .. } => {
                 Precision { tasks, span: Duration::from_secs(span) }.run(bench).await
             }
-            Self::Recurring { schedules, seconds, .. } => Recurring { schedules, seconds }.run(bench).await,
+            Self::Recurring { schedules, seconds, at_once, .. } => {
+                Recurring { schedules, seconds, at_once }.run(bench).await
+            }
             Self::Burst { schedules, .. } => Burst { schedules }.run(bench).await,
             Self::Tick { schedules, due, seconds, .. } => Tick { schedules, due, seconds }.run(bench).await,
             Self::Failover { end, lease, .. } => Failover { end, lease }.run(bench).await,
