@@ -28,11 +28,12 @@ impl Claims for PostgresStore {
             Suspects::Any => -1,
             Suspects::AtMost(most) => i32::try_from(most).unwrap_or(i32::MAX),
         };
-        lend!(self.claiming, |connection| {
+        // The rows are read after the connection was given back: the next claim waits for it.
+        let (claimed, topic) = lend!(self.claiming, |connection| {
             if let [want] = &request.wants[..] {
                 let claimed = claim_topic(connection, request, want, self.now()).await?;
                 if !claimed.is_empty() {
-                    return in_order(&claimed, request.into(), Some(&want.topic));
+                    return Ok((claimed, Some(&want.topic)));
                 }
             }
             for _ in 0..SERIAL_RACES {
@@ -51,7 +52,7 @@ impl Claims for PostgresStore {
                     match claimed {
                         // All others are taken, or there are none: once more for the serial keys.
                         Ok(claimed) if claimed.is_empty() && without_serial => {}
-                        Ok(claimed) => return in_order(&claimed, request.into(), None),
+                        Ok(claimed) => return Ok((claimed, None)),
                         // Another claimer began a task of the same serial key between our look and our write, and
                         // nothing was claimed. Whoever has no serial key must not wait for that race.
                         Err(error) if violates(&error, "punctual_tasks_serial_running") => {
@@ -61,8 +62,9 @@ impl Claims for PostgresStore {
                     }
                 }
             }
-            Ok(Vec::new())
-        })
+            Ok((Vec::new(), None))
+        })?;
+        in_order(&claimed, request.into(), topic)
     }
 
     async fn claim_new(&self, task: NewTask, node: NodeId, lease: Duration) -> Result<Task, StoreError> {
