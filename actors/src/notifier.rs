@@ -37,8 +37,8 @@ pub(crate) enum NotifierMessage {
     Take,
     /// The store was away; ask it again.
     TryAgain,
-    /// A message is no longer on its way, and due again after that wait, if it is.
-    Ended { transport: &'static str, again_after: Option<Duration> },
+    /// A message is no longer on its way, and due again at that instant, if it is.
+    Ended { transport: &'static str, again_at: Option<DateTime<Utc>> },
     /// Take nothing more, and answer once nothing is on its way.
     Drain(RpcReplyPort<()>),
 }
@@ -119,7 +119,7 @@ impl Actor for Notifier {
                 state.take_queued = false;
                 self.take(&myself, state).await;
             }
-            NotifierMessage::Ended { transport, again_after } => {
+            NotifierMessage::Ended { transport, again_at } => {
                 if let Some(lane) = state.lanes.get_mut(transport) {
                     lane.sending -= 1;
                     lane.free += 1;
@@ -127,7 +127,7 @@ impl Actor for Notifier {
                         queue_take(&myself, state);
                     }
                 }
-                if let Some(again_at) = again_after.map(|after| self.clock.now() + after)
+                if let Some(again_at) = again_at
                     && state.alarm.at().is_some_and(|wake_at| again_at < wake_at)
                 {
                     state.alarm.set(&self.clock, again_at, &myself, NotifierMessage::Look);
@@ -202,14 +202,16 @@ impl Notifier {
         transport: Arc<dyn Transport>,
         taking: Taking,
     ) {
-        let (store, myself) = (self.store.clone(), myself.clone());
+        let (store, clock, myself) = (self.store.clone(), self.clock.clone(), myself.clone());
         tokio::spawn(async move {
             let sent = taking.send(&*transport).await;
             let sending = after_attempt(sent, taking.message.attempt, chance());
+            // Before it is written: whoever reads it may act on it, and then we must not be late.
+            let again_at =
+                if let Sending::Retried { after, .. } = &sending { Some(clock.now() + *after) } else { None };
             taking.record(&store, &sending).await;
-            let again_after = if let Sending::Retried { after, .. } = sending { Some(after) } else { None };
             // A Notifier that is gone has forgotten this one.
-            let _ = myself.cast(NotifierMessage::Ended { transport: name, again_after });
+            let _ = myself.cast(NotifierMessage::Ended { transport: name, again_at });
         });
     }
 }
