@@ -8,6 +8,7 @@
 mod support;
 
 mod bed;
+mod chaos;
 mod cluster;
 mod fairness;
 mod handlers;
