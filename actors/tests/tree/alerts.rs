@@ -130,6 +130,23 @@ impl Coordination for Told {
 }
 
 #[tokio::test]
+async fn an_instant_that_nobody_fires_is_told_by_a_node_that_does_not_lead() {
+    let world = world().await;
+    let follows = Arc::new(Told(Mutex::new(Standing::Follows(Duration::from_secs(60)))));
+    let deps = Deps { coordination: follows, ..world.deps(Handlers::default()) };
+    let tree = punctual_actors::start(deps).await.unwrap();
+    world.store.create_schedule(&world.unwritten(|_| ()), None).await.unwrap();
+    let alert = eventually(|| async {
+        world.clock.advance(TimeDelta::seconds(5));
+        Some(posted(&world).await.first()?.content().unwrap())
+    })
+    .await;
+    assert_eq!(alert.subject, "Punctual: 1 instant of a schedule was missed");
+    assert!(alert.text.contains("- minutely at 2026-11-16T12:01:00Z\n"), "{}", alert.text);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_leader_that_changes_again_and_again_is_told_from_the_notes_of_all_nodes() {
     let world = world().await;
     let coordinations = [(), ()].map(|()| Arc::new(Told(Mutex::new(Standing::Follows(Duration::from_millis(20))))));
