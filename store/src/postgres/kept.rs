@@ -94,11 +94,18 @@ impl<'s> Held<'s> {
                 // One that cannot be rolled back is lost, and rolled back by that.
                 Err(_) => drop(transaction.rollback().await),
             },
-            // Going out of scope brings it back to the pool.
+            // Rolls back what was begun before anybody is told: a lock that lingers makes others pass over the row. Going
+            // out of scope then brings it back to the pool, which closes it if it is not well.
+            (Some(Lent::Pooled(mut connection)), _) if is_refused(&outcome) => drop(connection.ping().await),
             (lent, _) => drop(lent),
         }
         outcome
     }
+}
+
+/// Whether the store said no, on a connection that works.
+fn is_refused<T>(outcome: &Result<T, StoreError>) -> bool {
+    outcome.as_ref().is_err_and(|error| !matches!(error, StoreError::Unavailable(_)))
 }
 
 async fn open_kept(pool: &PgPool) -> Result<PgConnection, StoreError> {
