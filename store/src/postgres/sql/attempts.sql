@@ -2,7 +2,7 @@
 SELECT number, node_id, epoch, started_at, ended_at, outcome, error FROM punctual_attempts WHERE task_id = $1
 UNION ALL
 SELECT attempt, lease_owner, epoch, started_at, NULL, NULL, NULL
-FROM punctual_tasks WHERE id = $1 AND status = 'running'
+FROM punctual_tasks WHERE id = $1 AND status <> 'pending'
 UNION ALL
 SELECT attempt, last_node_id, epoch, started_at, completed_at, last_outcome, error
 FROM punctual_task_history AS h

@@ -5,7 +5,7 @@ WITH clock AS (
     SELECT t.id
     FROM clock, unnest($2::uuid[], $3::bigint[]) AS h (id, epoch)
     JOIN punctual_tasks AS t ON t.id = h.id AND t.epoch = h.epoch
-    WHERE t.status = 'running' AND t.lease_expires_at > clock.now
+    WHERE t.status <> 'pending' AND t.lease_expires_at > clock.now
     ORDER BY t.id
     FOR UPDATE OF t
 )

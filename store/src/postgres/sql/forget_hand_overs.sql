@@ -2,4 +2,4 @@
 DELETE FROM punctual_hand_overs AS o
 WHERE o.task_id = ANY ($1) AND NOT EXISTS (
     SELECT FROM punctual_tasks AS t
-    WHERE t.id = o.task_id AND t.epoch = o.epoch AND t.status = 'running' AND t.lease_expires_at IS NULL)
+    WHERE t.id = o.task_id AND t.epoch = o.epoch AND t.status <> 'pending' AND t.lease_expires_at IS NULL)

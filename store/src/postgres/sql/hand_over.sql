@@ -3,7 +3,7 @@ WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), handed AS (
     UPDATE punctual_tasks SET lease_expires_at = NULL, lease_seconds = NULL
-    WHERE id = $2 AND epoch = $3 AND status = 'running'
+    WHERE id = $2 AND epoch = $3 AND status <> 'pending'
     RETURNING id, epoch, attempt
 ), known AS (
     INSERT INTO punctual_queues (prefix, queue) SELECT $4, $5 FROM handed ON CONFLICT DO NOTHING

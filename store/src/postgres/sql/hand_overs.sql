@@ -4,4 +4,4 @@ SELECT
     t.topic, t.attempt, t.started_at, t.timeout_seconds, t.schedule_id IS NOT NULL, t.serial_key IS NOT NULL
 FROM punctual_hand_overs AS o
 LEFT JOIN punctual_tasks AS t
-    ON t.id = o.task_id AND t.epoch = o.epoch AND t.status = 'running' AND t.lease_expires_at IS NULL
+    ON t.id = o.task_id AND t.epoch = o.epoch AND t.status <> 'pending' AND t.lease_expires_at IS NULL

@@ -5,7 +5,7 @@ WITH clock AS (
     SELECT t.id, t.epoch, t.attempt AS number, t.lease_owner, t.started_at, g.attempt, g.reason
     FROM unnest($2::uuid[], $3::bigint[], $4::integer[], $5::text[]) AS g (id, epoch, attempt, reason)
     JOIN punctual_tasks AS t ON t.id = g.id AND t.epoch = g.epoch
-    WHERE t.status = 'running' AND t.lease_expires_at IS NULL AND t.attempt < g.attempt
+    WHERE t.status <> 'pending' AND t.lease_expires_at IS NULL AND t.attempt < g.attempt
     ORDER BY t.id
     FOR UPDATE OF t
 ), moved AS (

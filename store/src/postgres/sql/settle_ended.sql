@@ -7,7 +7,7 @@ WITH clock AS (
     DELETE FROM punctual_tasks AS t
     USING unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[])
         AS i (id, epoch, becomes, outcome, result, reason)
-    WHERE t.id = i.id AND t.epoch = i.epoch AND t.status = 'running'
+    WHERE t.id = i.id AND t.epoch = i.epoch AND t.status <> 'pending'
     RETURNING t.*, i.becomes, i.outcome, i.result, i.reason
 ), history AS (
     INSERT INTO punctual_task_history (

@@ -7,7 +7,7 @@ WITH clock AS (
     FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[])
         AS i (id, epoch, outcome, delay_us, reason)
     JOIN punctual_tasks AS t ON t.id = i.id AND t.epoch = i.epoch
-    WHERE t.status = 'running'
+    WHERE t.status <> 'pending'
     ORDER BY t.id
     FOR UPDATE OF t
 ), kept AS (
@@ -19,7 +19,7 @@ WITH clock AS (
             ELSE least(clock.now + h.delay_us * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00') END,
         lease_owner = NULL, lease_expires_at = NULL, lease_seconds = NULL, error = coalesce(h.reason, t.error)
     FROM held AS h, clock
-    WHERE t.id = h.id AND t.epoch = h.epoch AND t.status = 'running'
+    WHERE t.id = h.id AND t.epoch = h.epoch AND t.status <> 'pending'
     RETURNING t.id, t.epoch
 ), noted AS (
     INSERT INTO punctual_attempts (task_id, epoch, number, node_id, started_at, ended_at, outcome, error)
