@@ -43,10 +43,12 @@ pub enum Cause {
     OutboxStuck,
     /// The leader changed too often.
     LeaderFlapping,
+    /// A plugin says so, by a name of its own.
+    OfPlugin(&'static str),
 }
 
 impl Cause {
-    /// Every cause.
+    /// Every cause but those of plugins.
     pub const ALL: [Self; 4] = [Self::MissedFire, Self::FailedExecutions, Self::OutboxStuck, Self::LeaderFlapping];
 
     /// The one word for it, everywhere.
@@ -56,6 +58,7 @@ impl Cause {
             Self::FailedExecutions => "failed_executions",
             Self::OutboxStuck => "outbox_stuck",
             Self::LeaderFlapping => "leader_flapping",
+            Self::OfPlugin(name) => name,
         }
     }
 }

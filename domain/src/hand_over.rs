@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::id::{Epoch, TaskId};
+use crate::id::{Epoch, MessageId, TaskId};
 use crate::task::Task;
 use crate::topic::Topic;
 
@@ -55,6 +55,8 @@ pub struct HandOver {
     pub handed_over_at: DateTime<Utc>,
     /// When its time is up.
     pub ends_at: DateTime<Utc>,
+    /// How far it has come, as its worker last said, in JSON.
+    pub progress: Option<String>,
     /// What its task is; `None` if the hand-over does not count any more.
     pub task: Option<HandedOver>,
 }
@@ -87,6 +89,15 @@ pub struct MirroredAttempt {
     pub attempt: u32,
     /// Why the one before failed.
     pub error: String,
+}
+
+/// A message that a queue was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageJob {
+    /// The message.
+    pub message_id: MessageId,
+    /// What the queue calls it.
+    pub job_id: String,
 }
 
 /// How many attempts a queue may make of a task that is claimed or runs there.

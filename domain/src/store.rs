@@ -12,6 +12,7 @@ mod alerts;
 mod audit;
 mod claims;
 mod cluster;
+mod glance;
 mod hand_overs;
 mod inspection;
 mod outbox;
@@ -27,6 +28,7 @@ pub use alerts::Alerts;
 pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
+pub use glance::{EndedMinute, Failure, Glance};
 pub use hand_overs::{HandOvers, WhichHandOvers};
 pub use inspection::{Inspection, Standing};
 pub use outbox::{Outbox, Posted, Taken};
@@ -37,7 +39,7 @@ pub use tasks::{
     Answer, Bulk, Changed, Created, Creation, Part, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
 };
 pub use ticks::{Decide, FireAudit, Lateness, MissedCursor, NextTick, Replanned, Ticked, Ticks};
-pub use topics::Topics;
+pub use topics::{Load, Topics};
 pub use upkeep::{Counts, Depth, EventCursor, NextRepair, Pruned, Upkeep};
 
 use chrono::{DateTime, Utc};
@@ -58,6 +60,7 @@ pub trait Store:
     + Audit
     + Upkeep
     + Inspection
+    + Glance
 {
 }
 
@@ -76,6 +79,7 @@ impl<T> Store for T where
         + Audit
         + Upkeep
         + Inspection
+        + Glance
 {
 }
 

@@ -49,6 +49,8 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(30, "0030_hand_overs", oldest_compatible: 1),
     migration!(40, "0040_alerts", oldest_compatible: 1),
     migration!(50, "0050_lists", oldest_compatible: 1),
+    migration!(60, "0060_message_jobs", oldest_compatible: 1),
+    migration!(61, "0061_progress", oldest_compatible: 1),
 ];
 
 /// What a database's schema is.

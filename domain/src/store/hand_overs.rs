@@ -1,11 +1,11 @@
 use async_trait::async_trait;
 
 use super::{Extension, StoreError};
-use crate::hand_over::{HandOver, MirroredAttempt, NewHandOver, Queue};
-use crate::id::{FireId, TaskId};
+use crate::hand_over::{HandOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use crate::id::{FireId, MessageId, TaskId};
 use crate::task::Task;
 
-/// What is known of tasks that queues outside have accepted.
+/// What is known of tasks and messages that queues outside have accepted.
 #[async_trait]
 pub trait HandOvers: Send + Sync {
     /// Notes that a queue has accepted a task that runs by this epoch: from now on it runs without a lease. Answers whether it
@@ -22,6 +22,9 @@ pub trait HandOvers: Send + Sync {
     /// What does not count any more, or has come that far already, stays as it is.
     async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError>;
 
+    /// Notes how far jobs of a queue have come, each with what its worker said in JSON.
+    async fn note_progress(&self, queue: &Queue, progress: &[(String, String)]) -> Result<(), StoreError>;
+
     /// Forgets the hand-overs of these tasks that do not count any more.
     async fn forget_hand_overs(&self, tasks: &[TaskId]) -> Result<(), StoreError>;
 
@@ -30,6 +33,20 @@ pub trait HandOvers: Send + Sync {
 
     /// Notes up to where the events of a queue were read.
     async fn note_position(&self, queue: &Queue, position: &str) -> Result<(), StoreError>;
+
+    /// Notes that a queue is given a message as that job, once or again.
+    async fn note_message_job(&self, queue: &Queue, job: &MessageJob) -> Result<(), StoreError>;
+
+    /// Messages that a queue was given and nobody forgot, after this one and at most `limit`, in the order of their ids.
+    async fn message_jobs(
+        &self,
+        queue: &Queue,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> Result<Vec<MessageJob>, StoreError>;
+
+    /// Forgets the messages of these jobs.
+    async fn forget_message_jobs(&self, queue: &Queue, jobs: &[String]) -> Result<(), StoreError>;
 
     /// The fire that made a task, or the task whose place it takes.
     async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError>;

@@ -106,6 +106,8 @@ pub struct TaskFilter {
 pub enum Part {
     /// Those of one status.
     Of(TaskStatus),
+    /// All that live.
+    Live,
     /// All that have ended.
     Ended,
 }
@@ -113,14 +115,14 @@ pub enum Part {
 impl Part {
     /// Whether they are live.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Of(status) if !status.has_ended())
+        matches!(self, Self::Live) || matches!(self, Self::Of(status) if !status.has_ended())
     }
 
     /// The status that they share, if it is one.
     pub fn status(self) -> Option<&'static str> {
         match self {
             Self::Of(status) => Some(status.as_str()),
-            Self::Ended => None,
+            Self::Live | Self::Ended => None,
         }
     }
 }
@@ -136,11 +138,21 @@ impl TaskFilter {
         self.only(&[TaskStatus::Failed])
     }
 
+    /// Whether it asks for nothing but statuses.
+    pub fn is_of_status_alone(&self) -> bool {
+        Self { status: Vec::new(), ..self.clone() } == Self::default()
+    }
+
     /// The parts that a list is put together from: one per status, but the ended ones are one where all of them are meant.
+    /// So are the live ones where nothing else is asked for: then they need not be told apart to be found.
     pub fn parts(&self) -> Vec<Part> {
         use TaskStatus::{Cancelled, Completed, Failed, Pending, Running};
         let asked = |status: TaskStatus| self.status.is_empty() || self.status.contains(&status);
-        let live = [Pending, Running].into_iter().filter(|status| asked(*status)).map(Part::Of);
+        let live: Vec<_> = match asked(Pending) && asked(Running) && self.is_of_status_alone() {
+            true => vec![Part::Live],
+            false => [Pending, Running].into_iter().filter(|status| asked(*status)).map(Part::Of).collect(),
+        };
+        let live = live.into_iter();
         let ended: Vec<_> = [Completed, Failed, Cancelled].into_iter().filter(|status| asked(*status)).collect();
         match ended.len() {
             3 => live.chain([Part::Ended]).collect(),

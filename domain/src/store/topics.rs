@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use super::StoreError;
 use crate::topic::{TopicDefinition, TopicPattern};
@@ -25,9 +26,25 @@ pub trait Topics: Send + Sync {
     /// All definitions, by name. Which one applies to a topic is `TopicDefinition::for_topic`.
     async fn topics(&self) -> Result<Vec<TopicDefinition>, StoreError>;
 
+    /// What the topics have to do at the moment, by name; those that have nothing to do are left out.
+    async fn loads(&self) -> Result<Vec<Load>, StoreError>;
+
     /// Deletes a definition; `false` if unknown.
     ///
     /// # Errors
     /// `HandlerRegistered`, if a node ever had a handler for it.
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError>;
+}
+
+/// What a topic has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Load {
+    /// The topic.
+    pub topic: String,
+    /// How many of its tasks are due and unclaimed.
+    pub due: u64,
+    /// Since when the oldest of them is.
+    pub due_since: Option<DateTime<Utc>>,
+    /// How many of its tasks run.
+    pub running: u64,
 }

@@ -8,6 +8,9 @@ use crate::store::Standing;
 use crate::task::{Task, TaskStatus};
 use crate::topic::{Route, TopicDefinition};
 
+/// How much of what a worker said is told, in characters.
+const EXCERPT: usize = 200;
+
 /// What is known about a task.
 #[derive(Debug, Clone)]
 pub struct TaskFacts<'a> {
@@ -87,15 +90,24 @@ fn running(facts: &TaskFacts<'_>) -> Reason {
 fn handed_over(task: &Task, hand_over: Option<&HandOver>, now: DateTime<Utc>) -> String {
     let attempt = task.attempt;
     let Some(hand_over) = hand_over else { return format!("attempt {attempt} was handed to a queue") };
-    let HandOver { queue, job_id, handed_over_at, ends_at, .. } = hand_over;
+    let HandOver { queue, job_id, handed_over_at, ends_at, progress, .. } = hand_over;
+    let progress = progress.as_deref().map(|said| format!(" (its progress is {})", excerpt(said))).unwrap_or_default();
     format!(
-        "it was handed to the queue {} of BullMQ at {}, as the job {job_id}; the worker's attempt {attempt} of {} has not ended, \
+        "it was handed to the queue {} of BullMQ at {}, as the job {job_id}; the worker's attempt {attempt} of {} has not ended{progress}, \
          and it fails if that has not happened at {}",
         queue.name,
         from_now(*handed_over_at, now),
         task.retry.attempts,
         from_now(*ends_at, now),
     )
+}
+
+/// The beginning of a text that may be long.
+fn excerpt(said: &str) -> String {
+    match said.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &said[..end]),
+        None => said.to_owned(),
+    }
 }
 
 fn pending(facts: &TaskFacts<'_>) -> Vec<Reason> {

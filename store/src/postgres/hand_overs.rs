@@ -1,8 +1,8 @@
 //! Tasks that queues outside have accepted.
 
 use async_trait::async_trait;
-use punctual_domain::hand_over::{HandOver, HandedOver, MirroredAttempt, NewHandOver, Queue};
-use punctual_domain::id::{Epoch, FireId, TaskId};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
 use punctual_domain::topic::Topic;
@@ -81,6 +81,14 @@ impl HandOvers for PostgresStore {
         })
     }
 
+    async fn note_progress(&self, queue: &Queue, progress: &[(String, String)]) -> Result<(), StoreError> {
+        let (jobs, said): (Vec<_>, Vec<_>) = progress.iter().map(|(job, said)| (job.as_str(), said.as_str())).unzip();
+        lend!(self, |connection| {
+            let noted = sqlx::query(include_str!("sql/note_progress.sql")).bind(&queue.prefix).bind(&queue.name);
+            noted.bind(jobs).bind(said).execute(connection).await.map(drop).map_err(broken)
+        })
+    }
+
     async fn forget_hand_overs(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let ids: Vec<_> = tasks.iter().map(|id| id.0).collect();
         lend!(self, |connection| {
@@ -118,6 +126,58 @@ impl HandOvers for PostgresStore {
         })
     }
 
+    async fn note_message_job(&self, queue: &Queue, job: &MessageJob) -> Result<(), StoreError> {
+        lend!(self, |connection| {
+            sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                .bind(&queue.prefix)
+                .bind(&queue.name)
+                .execute(&mut *connection)
+                .await
+                .map_err(broken)?;
+            sqlx::query(include_str!("sql/note_message_job.sql"))
+                .bind(job.message_id.0)
+                .bind(&queue.prefix)
+                .bind(&queue.name)
+                .bind(&job.job_id)
+                .execute(connection)
+                .await
+                .map(drop)
+                .map_err(broken)
+        })
+    }
+
+    async fn message_jobs(
+        &self,
+        queue: &Queue,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> Result<Vec<MessageJob>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/message_jobs.sql"))
+                .bind(&queue.prefix)
+                .bind(&queue.name)
+                .bind(after.map_or(Uuid::nil(), |id| id.0))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found.iter().map(message_job).collect()
+        })
+    }
+
+    async fn forget_message_jobs(&self, queue: &Queue, jobs: &[String]) -> Result<(), StoreError> {
+        lend!(self, |connection| {
+            sqlx::query(include_str!("sql/forget_message_jobs.sql"))
+                .bind(&queue.prefix)
+                .bind(&queue.name)
+                .bind(jobs)
+                .execute(connection)
+                .await
+                .map(drop)
+                .map_err(broken)
+        })
+    }
+
     async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError> {
         let Some(fire) = task.fire else { return Ok(None) };
         lend!(self, |connection| {
@@ -133,6 +193,12 @@ impl HandOvers for PostgresStore {
     }
 }
 
+/// A row of `message_jobs.sql`.
+fn message_job(row: &PgRow) -> Result<MessageJob, StoreError> {
+    let mut columns = rows::Columns::of(row);
+    Ok(MessageJob { message_id: MessageId(columns.take()?), job_id: columns.take()? })
+}
+
 /// A row of `hand_overs.sql`.
 fn hand_over(row: &PgRow) -> Result<HandOver, StoreError> {
     let mut columns = rows::Columns::of(row);
@@ -144,6 +210,7 @@ fn hand_over(row: &PgRow) -> Result<HandOver, StoreError> {
         first_attempt: columns.take_small()?,
         handed_over_at: columns.take()?,
         ends_at: columns.take()?,
+        progress: columns.take()?,
         task: match columns.take::<Option<&str>>()? {
             None => None,
             Some(topic) => Some(HandedOver {

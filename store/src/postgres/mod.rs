@@ -46,6 +46,7 @@ mod claims;
 mod cluster;
 mod fires;
 mod gather;
+mod glance;
 mod hand_overs;
 mod hearing;
 mod inspection;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use punctual_domain::store::{StoreError, Topics};
+use punctual_domain::store::{Load, StoreError, Topics};
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres, Transaction};
@@ -76,6 +76,14 @@ impl Topics for PostgresStore {
         lend!(self, |connection| { definitions(connection).await })
     }
 
+    async fn loads(&self) -> Result<Vec<Load>, StoreError> {
+        lend!(self, |connection| {
+            let now = PostgresStore::now(self);
+            let rows = sqlx::query(include_str!("sql/loads.sql")).bind(now).fetch_all(connection).await;
+            rows.map_err(broken)?.iter().map(load).collect()
+        })
+    }
+
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
         lend!(self, |connection| {
             let mut transaction = lock(connection).await?;
@@ -89,6 +97,17 @@ impl Topics for PostgresStore {
             Ok(deleted.rows_affected() > 0)
         })
     }
+}
+
+/// A row of `loads.sql`.
+fn load(row: &PgRow) -> Result<Load, StoreError> {
+    let mut columns = rows::Columns::of(row);
+    Ok(Load {
+        topic: columns.take()?,
+        due: columns.take_count()?,
+        due_since: columns.take()?,
+        running: columns.take_count()?,
+    })
 }
 
 /// Begins a transaction that is the only one to change definitions.

@@ -14,6 +14,7 @@ use punctual_domain::topic::Topic;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
+use super::completion::Completion;
 use super::piece::Piece;
 use super::rows::{Columns, Hex, instant, micros, micros_after, whole_micros};
 use super::tasks::insert;
@@ -28,25 +29,30 @@ impl Claims for SqliteStore {
         let (piece, now) =
             self.write(move |connection, now| async move { claim(connection, &asked, now).await }.boxed()).await?;
         // Here and not in the writer's turn: the next one goes on meanwhile.
-        piece.into_tasks(request.into(), now)
+        let tasks = piece.into_tasks(request.into(), now)?;
+        self.lines.remember(tasks.iter().map(|(line, task)| (task.id, *line)));
+        Ok(tasks.into_iter().map(|(_, task)| task).collect())
     }
 
     async fn claim_new(&self, task: NewTask, node: NodeId, lease: Duration) -> Result<Task, StoreError> {
-        self.write(move |connection, now| {
-            async move {
-                let written = insert(connection, vec![task], now).await?.pop();
-                let written = written.ok_or_else(|| StoreError::Broken("a task was not written".into()))?;
-                let line: i64 = sqlx::query_scalar("SELECT last_insert_rowid()")
-                    .fetch_one(&mut *connection)
-                    .await
-                    .map_err(broken)?;
-                let holder = Holder { node, lease };
-                take(connection, &format!("[{line}]"), holder, now).await?;
-                holder.claim(written.into_task(), whole_micros(now))
-            }
-            .boxed()
-        })
-        .await
+        let (line, task) = self
+            .write(move |connection, now| {
+                async move {
+                    let written = insert(connection, vec![task], now).await?.pop();
+                    let written = written.ok_or_else(|| StoreError::Broken("a task was not written".into()))?;
+                    let line: i64 = sqlx::query_scalar("SELECT last_insert_rowid()")
+                        .fetch_one(&mut *connection)
+                        .await
+                        .map_err(broken)?;
+                    let holder = Holder { node, lease };
+                    take(connection, &format!("[{line}]"), holder, now).await?;
+                    Ok((line, holder.claim(written.into_task(), whole_micros(now))?))
+                }
+                .boxed()
+            })
+            .await?;
+        self.lines.remember([(task.id, line)]);
+        Ok(task)
     }
 
     async fn due_topics(&self, after: Option<&Topic>, limit: u32) -> Result<Vec<Topic>, StoreError> {
@@ -83,8 +89,19 @@ impl Claims for SqliteStore {
     }
 
     async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
-        self.write(move |connection, now| async move { settle::settle(connection, &settlings, now).await }.boxed())
-            .await
+        let completion = Completion::of(&settlings, &self.lines)?;
+        self.write(move |connection, now| {
+            async move {
+                if let Some(completion) = &completion
+                    && completion.write(connection, now).await?
+                {
+                    return Ok(vec![Settled::Now; settlings.len()]);
+                }
+                settle::settle(connection, &settlings, now).await
+            }
+            .boxed()
+        })
+        .await
     }
 
     async fn extend(&self, held: &[Extension], lease: Duration) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use punctual_domain::hand_over::{HandOver, HandedOver, MirroredAttempt, NewHandOver, Queue};
-use punctual_domain::id::{Epoch, FireId, TaskId};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
 use punctual_domain::topic::Topic;
@@ -137,6 +137,18 @@ impl HandOvers for SqliteStore {
         .await
     }
 
+    async fn note_progress(&self, queue: &Queue, progress: &[(String, String)]) -> Result<(), StoreError> {
+        let (queue, progress) = (queue.clone(), to_text(&progress)?);
+        self.write(move |connection, _| {
+            async move {
+                let noted = sqlx::query(include_str!("sql/note_progress.sql")).bind(queue.prefix).bind(queue.name);
+                noted.bind(progress).execute(connection).await.map(drop).map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn forget_hand_overs(&self, tasks: &[TaskId]) -> Result<(), StoreError> {
         let ids = to_text(&tasks.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
         self.write(move |connection, _| {
@@ -187,6 +199,73 @@ impl HandOvers for SqliteStore {
         .await
     }
 
+    async fn note_message_job(&self, queue: &Queue, job: &MessageJob) -> Result<(), StoreError> {
+        let (queue, job) = (queue.clone(), job.clone());
+        self.write(move |connection, _| {
+            async move {
+                sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+                    .bind(&queue.prefix)
+                    .bind(&queue.name)
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(broken)?;
+                sqlx::query(include_str!("sql/note_message_job.sql"))
+                    .bind(job.message_id.0)
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(job.job_id)
+                    .execute(connection)
+                    .await
+                    .map(drop)
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn message_jobs(
+        &self,
+        queue: &Queue,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> Result<Vec<MessageJob>, StoreError> {
+        let queue = queue.clone();
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/message_jobs.sql"))
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(after.map_or(Uuid::nil(), |id| id.0))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found.iter().map(message_job).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn forget_message_jobs(&self, queue: &Queue, jobs: &[String]) -> Result<(), StoreError> {
+        let (queue, jobs) = (queue.clone(), to_text(&jobs)?);
+        self.write(move |connection, _| {
+            async move {
+                sqlx::query(include_str!("sql/forget_message_jobs.sql"))
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(jobs)
+                    .execute(connection)
+                    .await
+                    .map(drop)
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError> {
         let (id, Some(fire)) = (task.id, task.fire) else { return Ok(None) };
         self.read(move |connection, _| {
@@ -206,6 +285,12 @@ impl HandOvers for SqliteStore {
     }
 }
 
+/// A row of `message_jobs.sql`.
+fn message_job(row: &SqliteRow) -> Result<MessageJob, StoreError> {
+    let mut columns = Columns::of(row);
+    Ok(MessageJob { message_id: MessageId(columns.take()?), job_id: columns.take()? })
+}
+
 /// A row of `hand_overs.sql`.
 fn hand_over(row: &SqliteRow) -> Result<HandOver, StoreError> {
     let mut columns = Columns::of(row);
@@ -217,6 +302,7 @@ fn hand_over(row: &SqliteRow) -> Result<HandOver, StoreError> {
         first_attempt: columns.take_count()?,
         handed_over_at: columns.take_instant()?,
         ends_at: columns.take_instant()?,
+        progress: columns.take()?,
         task: match columns.take::<Option<&str>>()? {
             None => None,
             Some(topic) => Some(HandedOver {

@@ -1,7 +1,8 @@
 //! Lists of tasks: only the filters that were given become conditions, so that each can use its index.
 
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Page, TaskFilter};
+use punctual_domain::store::{Page, Part, TaskFilter};
+use punctual_domain::task::TaskStatus;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::rows::micros;
@@ -52,9 +53,16 @@ fn pages(filter: &TaskFilter, page: Page<TaskId>, [live, ended]: [&'static str; 
         query.push(joined).push("SELECT * FROM (\n").push(if part.is_live() { live } else { ended });
         push_conditions(&mut query, filter, page.after);
         // Word for word, and one at a time: there are indexes for some of them.
-        if let Some(status) = part.status() {
-            query.push(format!(" AND status = '{status}'"));
-        }
+        match part {
+            // In the order of ids, whatever index there is: those of pending tasks have them in another order.
+            Part::Of(TaskStatus::Pending) if filter.is_of_status_alone() => query.push(" AND +status = 'pending'"),
+            // The index holds none that completed, which has to be said in its own words.
+            Part::Of(status @ (TaskStatus::Failed | TaskStatus::Cancelled)) => {
+                query.push(format!(" AND status = '{}' AND status <> 'completed'", status.as_str()))
+            }
+            Part::Of(status) => query.push(format!(" AND status = '{}'", status.as_str())),
+            Part::Live | Part::Ended => &mut query,
+        };
         query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
         joined = " UNION ALL ";
     }

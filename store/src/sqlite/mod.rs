@@ -16,10 +16,13 @@ mod bulk;
 mod calendars;
 mod claims;
 mod cluster;
+mod completion;
 mod file;
 mod fires;
+mod glance;
 mod hand_overs;
 mod inspection;
+mod lines;
 mod list;
 mod migrate;
 mod outbox;
@@ -63,6 +66,7 @@ pub(crate) use topics::definitions;
 use crate::plugins::Enqueue;
 use crate::{Access, ConnectError, Migrate, Options, SchemaState};
 use file::Place;
+use lines::Lines;
 use writer::{Line, Writer};
 
 /// How long SQLite waits for a lock that somebody else holds, such as a backup.
@@ -78,6 +82,7 @@ pub struct SqliteStore {
     /// As plugins use it, on connections of their own.
     database: Database,
     now: Arc<Now>,
+    lines: Lines,
     /// How the file is opened once more, to close it in good order; `None` in memory.
     reopen: Option<SqliteConnectOptions>,
     deadline: Duration,
@@ -138,7 +143,8 @@ impl SqliteStore {
             }),
         };
         let database = Database::sqlite(for_plugins, turn, Arc::new(enqueue));
-        Ok(Self { writer, readers, database, reopen, now, deadline: options.deadline })
+        let lines = Lines::default();
+        Ok(Self { writer, readers, database, reopen, now, lines, deadline: options.deadline })
     }
 
     /// Runs `work` in a transaction of the writer, and answers once it is committed.
@@ -235,8 +241,8 @@ fn writing(path: &Path) -> SqliteConnectOptions {
     tuned(SqliteConnectOptions::new().filename(path))
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        // 32 MiB; a negative number counts KiB.
-        .pragma("cache_size", "-32768")
+        // 8 MiB; a negative number counts KiB. Each commit walks through all of it.
+        .pragma("cache_size", "-8192")
         // In pages, 16 MiB: a page that changes often is written back to the database less often.
         .pragma("wal_autocheckpoint", "4096")
 }

@@ -74,14 +74,14 @@ impl Piece {
         self.lines.as_deref()
     }
 
-    /// The tasks, as a claim at `now` leaves them, in the order of claims.
-    pub(super) fn into_tasks(self, holder: Holder, now: DateTime<Utc>) -> Result<Vec<Task>, StoreError> {
+    /// The tasks and the numbers of their rows, as a claim at `now` leaves them, in the order of claims.
+    pub(super) fn into_tasks(self, holder: Holder, now: DateTime<Utc>) -> Result<Vec<(i64, Task)>, StoreError> {
         let mut tasks = self.rows().map(|row| self.task(row, holder, now)).collect::<Result<Vec<_>, _>>()?;
-        tasks.sort_unstable_by_key(|task| (Reverse(task.priority), task.run_at, task.id));
+        tasks.sort_unstable_by_key(|(_, task)| (Reverse(task.priority), task.run_at, task.id));
         Ok(tasks)
     }
 
-    fn task(&self, row: &str, holder: Holder, now: DateTime<Utc>) -> Result<Task, StoreError> {
+    fn task(&self, row: &str, holder: Holder, now: DateTime<Utc>) -> Result<(i64, Task), StoreError> {
         let torn = || StoreError::Broken(format!("{row:?} is not a claimed row"));
         let mut columns = row.split('\u{1f}');
         let mut take = || columns.next().ok_or_else(torn);
@@ -97,6 +97,6 @@ impl Piece {
             },
             started_at: now,
         };
-        claimed.into_task(holder, Some(take()?).filter(|rare| !rare.is_empty()))
+        Ok((line, claimed.into_task(holder, Some(take()?).filter(|rare| !rare.is_empty()))?))
     }
 }

@@ -160,7 +160,7 @@ async fn pull(
             .await
             .map_err(broken)?;
     }
-    let tasks = piece.into_tasks(request.into(), now)?;
+    let tasks: Vec<_> = piece.into_tasks(request.into(), now)?.into_iter().map(|(_, task)| task).collect();
     let (spent, allowed_at) = allowed.after(request, &tasks);
     for (topic, tokens) in spent {
         sqlx::query(include_str!("sql/spend_tokens.sql"))

@@ -7,17 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use futures::TryStreamExt;
-use futures::future::ready;
 use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::store::{Expired, Settled, Settling, StoreError};
-use punctual_domain::task::{AttemptOutcome, LOST_TOO_OFTEN, Settlement, TaskStatus};
-use sqlx::Executor;
+use punctual_domain::task::{AttemptOutcome, LOST_TOO_OFTEN, TaskStatus};
 use sqlx::sqlite::SqliteConnection;
 
 use super::broken;
 use super::rows::{Columns, Hex, micros, micros_after};
-use super::writer::execute;
 use crate::text::to_text;
 
 /// An attempt of a task.
@@ -29,9 +25,6 @@ pub(super) async fn settle(
     settlings: &[Settling],
     now: DateTime<Utc>,
 ) -> Result<Vec<Settled>, StoreError> {
-    if complete_all(connection, settlings, now).await? {
-        return Ok(vec![Settled::Now; settlings.len()]);
-    }
     // The first of several for one attempt counts; the others are answered as if they came later.
     let mut seen = HashSet::with_capacity(settlings.len());
     let first = settlings.iter().filter(|settling| seen.insert((settling.task_id, settling.epoch)));
@@ -59,41 +52,6 @@ pub(super) async fn settle(
         }
     }
     Ok(answers)
-}
-
-/// Settles tasks that all completed at their first claim with nothing to show, as most do. `false`: there are others
-/// among them, or some can no longer be settled, and nothing was written.
-async fn complete_all(
-    connection: &mut SqliteConnection,
-    settlings: &[Settling],
-    now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
-    let is_plain = |s: &Settling| s.epoch == Epoch(1) && s.settlement == Settlement::Completed { result: None };
-    if !settlings.iter().all(is_plain) {
-        return Ok(false);
-    }
-    let ids: Vec<u8> = settlings.iter().flat_map(|settling| *settling.task_id.0.as_bytes()).collect();
-    let places = to_text(&(0..settlings.len()).collect::<Vec<_>>())?;
-    // All of it is one text, and so one hop to SQLite's thread.
-    const COMPLETE: &str = concat!(
-        "SAVEPOINT completing;\n",
-        include_str!("sql/complete_tasks.sql"),
-        ";\n",
-        include_str!("sql/remove_completed.sql")
-    );
-    let complete = sqlx::query(COMPLETE).bind(&ids).bind(&places).bind(micros(now));
-    let changed: Vec<u64> = connection
-        .fetch_many(complete)
-        .try_filter_map(|done| ready(Ok(done.left().map(|done| done.rows_affected()))))
-        .try_collect()
-        .await
-        .map_err(broken)?;
-    // The savepoint changes nothing, and ends with the job. One that stands there twice is copied once.
-    if changed[1..] != [settlings.len() as u64; 2] {
-        execute(connection, "ROLLBACK TO completing; RELEASE completing").await?;
-        return Ok(false);
-    }
-    Ok(true)
 }
 
 /// Cancels live tasks, running or not; answers how many there were.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use punctual_domain::store::{StoreError, Topics};
+use punctual_domain::store::{Load, StoreError, Topics};
 use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::rows::Columns;
+use super::rows::{Columns, micros};
 use super::{SqliteStore, broken};
 use crate::text::{from_text, to_text};
 
@@ -87,6 +87,17 @@ impl Topics for SqliteStore {
         self.read(|connection, _| definitions(connection).boxed()).await
     }
 
+    async fn loads(&self) -> Result<Vec<Load>, StoreError> {
+        self.read(|connection, now| {
+            async move {
+                let rows = sqlx::query(include_str!("sql/loads.sql")).bind(micros(now)).fetch_all(connection).await;
+                rows.map_err(broken)?.iter().map(load).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn delete_topic(&self, name: &TopicPattern) -> Result<bool, StoreError> {
         let name = name.clone();
         self.write(move |connection, _| {
@@ -103,6 +114,17 @@ impl Topics for SqliteStore {
         })
         .await
     }
+}
+
+/// A row of `loads.sql`.
+fn load(row: &SqliteRow) -> Result<Load, StoreError> {
+    let mut columns = Columns::of(row);
+    Ok(Load {
+        topic: columns.take()?,
+        due: columns.take_count()?,
+        due_since: columns.take_instant_if_any()?,
+        running: columns.take_count()?,
+    })
 }
 
 async fn check_unhandled(connection: &mut SqliteConnection, name: &TopicPattern) -> Result<(), StoreError> {

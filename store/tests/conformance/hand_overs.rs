@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use punctual_domain::fire::FireStatus;
-use punctual_domain::hand_over::{HandOver, HandedOver, MirroredAttempt, NewHandOver, Queue};
-use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::id::{Epoch, MessageId, TaskId};
 use punctual_domain::store::{Extension, FireFilter, Page, Settled, WhichHandOvers};
 use punctual_domain::task::{AttemptOutcome, MAX_LOST, Task, TaskStatus};
 
@@ -52,6 +52,7 @@ pub(crate) async fn a_handed_over_task_runs_without_a_lease_until_it_is_settled(
         first_attempt: 1,
         handed_over_at: world.now(),
         ends_at: world.in_secs(60),
+        progress: None,
         task: Some(HandedOver {
             topic: topic("mail"),
             attempt: 1,
@@ -199,4 +200,36 @@ pub(crate) async fn an_execution_is_dispatched_while_a_queue_has_its_task(world:
     assert_eq!(world.execution_of(&again).await.unwrap(), Some(fire.id));
     let other = world.running(super::support::task("mail")).await;
     assert_eq!(world.execution_of(&other).await.unwrap(), None);
+}
+
+pub(crate) async fn messages_are_known_to_be_in_a_queue_until_they_are_forgotten(world: World) {
+    let mut ids = [(); 3].map(|()| MessageId::generate());
+    ids.sort();
+    let jobs = [0, 1, 2].map(|n| MessageJob { message_id: ids[n], job_id: format!("key {n}") });
+    let (mails, others) = (queue("mails"), queue("others"));
+    for (queue, job) in [(&others, &jobs[0]), (&mails, &jobs[1]), (&mails, &jobs[2]), (&mails, &jobs[0])] {
+        world.note_message_job(queue, job).await.unwrap();
+    }
+    let known: Vec<_> = world.queues().await.unwrap().into_iter().map(|(queue, _)| queue).collect();
+    assert_eq!(known, [mails.clone(), others.clone()]);
+    assert_eq!(world.message_jobs(&others, None, 9).await.unwrap(), [], "the first is in the other now");
+    assert_eq!(world.message_jobs(&mails, None, 2).await.unwrap(), jobs[..2]);
+    assert_eq!(world.message_jobs(&mails, Some(ids[1]), 2).await.unwrap(), jobs[2..]);
+    world.forget_message_jobs(&others, &["key 2".into()]).await.unwrap();
+    world.forget_message_jobs(&mails, &["key 0".into(), "nobody's".into()]).await.unwrap();
+    assert_eq!(world.message_jobs(&mails, None, 9).await.unwrap(), jobs[1..]);
+}
+
+pub(crate) async fn what_a_worker_last_said_of_its_progress_is_kept_with_the_job(world: World) {
+    let [one, other] = [world.running(task("mail")).await, world.running(task("mail")).await];
+    assert!(hand_over(&world, &one, "jobs").await && hand_over(&world, &other, "jobs").await);
+    let said = |task: &Task, progress: &str| (task.id.to_string(), progress.to_owned());
+    let (mine, theirs) = (queue("jobs"), queue("others"));
+    world.note_progress(&mine, &[said(&one, "7"), said(&other, r#"{"of":"é"}"#)]).await.unwrap();
+    world.note_progress(&mine, &[said(&one, "8"), ("nobody's".into(), "9".into())]).await.unwrap();
+    world.note_progress(&theirs, &[said(&one, "10")]).await.unwrap();
+    assert_eq!(of(&world, one.id).await.progress.as_deref(), Some("8"));
+    assert_eq!(of(&world, other.id).await.progress.as_deref(), Some(r#"{"of":"é"}"#));
+    assert!(hand_over(&world, &one, "jobs").await);
+    assert_eq!(of(&world, one.id).await.progress, None, "it begins anew");
 }

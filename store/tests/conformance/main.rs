@@ -20,6 +20,7 @@ mod dedupe;
 mod enqueue_function;
 mod events;
 mod fires;
+mod glance;
 mod hand_overs;
 mod idempotency;
 mod inspection;
@@ -77,6 +78,8 @@ behaviours! {
         each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
         a_job_made_anew_begins_with_the_present_attempt
         queues_are_known_with_the_place_up_to_which_they_were_read
+        what_a_worker_last_said_of_its_progress_is_kept_with_the_job
+        messages_are_known_to_be_in_a_queue_until_they_are_forgotten
         an_execution_is_dispatched_while_a_queue_has_its_task;
     pulls:
         a_workers_claim_is_a_claim_like_any_other
@@ -380,6 +383,12 @@ behaviours! {
         a_backfill_over_its_bound_makes_nothing
         eight_backfills_of_one_stretch_make_each_fire_once
         a_fire_outlives_its_pruned_task;
+    glance:
+        the_newest_fires_of_many_schedules_come_at_once
+        schedules_come_in_the_order_in_which_they_fire_next
+        what_ended_is_counted_by_minute
+        failures_come_newest_first_since_an_instant
+        tasks_are_counted_up_to_a_bound;
     inspection:
         a_ledger_comes_in_order_and_begins_with_the_row_before
         instants_with_several_tasks_are_found_and_retries_are_not
@@ -477,6 +486,7 @@ behaviours! {
         answers_are_pruned_after_24_hours_whatever_else_is_kept
         the_gauges_of_an_empty_store_show_nothing
         the_gauges_count_what_is_due_by_topic_and_origin
+        the_load_of_topics_is_what_is_due_and_what_runs
         the_gauges_count_schedules_and_how_far_they_lag
         the_gauges_count_messages_that_wait
         upkeep_on_the_databases_own_clock

@@ -212,6 +212,22 @@ pub(crate) async fn the_gauges_count_what_is_due_by_topic_and_origin(world: Worl
     assert_eq!(counts.running, 1);
 }
 
+pub(crate) async fn the_load_of_topics_is_what_is_due_and_what_runs(world: World) {
+    assert_eq!(world.loads().await, Ok(Vec::new()));
+    world.running(task("mail")).await;
+    world.running(task("resize")).await;
+    world.ended(task("ended"), TaskStatus::Failed).await;
+    let since = world.now();
+    world.add(task("mail")).await;
+    world.advance_secs(20);
+    world.add(task("mail")).await;
+    world.add(task("print").in_secs(60)).await;
+    let loads = world.loads().await.unwrap();
+    let [mail, resize] = &loads[..] else { panic!("{loads:?}") };
+    assert_eq!((mail.topic.as_str(), mail.due, mail.due_since, mail.running), ("mail", 2, Some(since), 1));
+    assert_eq!((resize.topic.as_str(), resize.due, resize.due_since, resize.running), ("resize", 0, None, 1));
+}
+
 pub(crate) async fn the_gauges_count_schedules_and_how_far_they_lag(world: World) {
     world.every_minute("one").await;
     world.every_minute("two").await;

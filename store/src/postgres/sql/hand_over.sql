@@ -14,5 +14,6 @@ SELECT id, epoch, $4, $5, $6, attempt, clock.now,
 FROM handed, clock
 ON CONFLICT (task_id) DO UPDATE
 SET epoch = excluded.epoch, prefix = excluded.prefix, queue = excluded.queue, job_id = excluded.job_id,
-    first_attempt = excluded.first_attempt, handed_over_at = excluded.handed_over_at, ends_at = excluded.ends_at
+    first_attempt = excluded.first_attempt, handed_over_at = excluded.handed_over_at, ends_at = excluded.ends_at,
+    progress = NULL
 RETURNING task_id

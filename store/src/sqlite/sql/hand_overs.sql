@@ -1,6 +1,6 @@
 -- Hand-overs, each with its task if it counts.
 SELECT
-    o.task_id, o.epoch, o.prefix, o.queue, o.job_id, o.first_attempt, o.handed_over_at, o.ends_at,
+    o.task_id, o.epoch, o.prefix, o.queue, o.job_id, o.first_attempt, o.handed_over_at, o.ends_at, o.progress,
     t.topic, t.attempt, t.started_at, t.timeout_seconds, t.schedule_id IS NOT NULL, t.serial_key IS NOT NULL
 FROM punctual_hand_overs AS o
 LEFT JOIN punctual_tasks AS t

@@ -1,3 +1,3 @@
--- Removes what complete_tasks.sql copied, in the same transaction.
+-- Removes what complete_tasks.sql copied, in the same transaction. It copied all of them, or nothing of it is kept.
 DELETE FROM punctual_tasks
-WHERE id IN (SELECT substr(?1, 1 + 16 * value, 16) FROM json_each(?2)) AND epoch = 1 AND status = 'running'
+WHERE rowid IN (SELECT value FROM json_each(?1)) AND epoch = 1 AND status = 'running'

@@ -1,0 +1,95 @@
+//! What somebody sees who looks at everything at once.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_domain::fire::Fire;
+use punctual_domain::id::{ScheduleId, TaskId};
+use punctual_domain::schedule::Schedule;
+use punctual_domain::store::{EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use uuid::Uuid;
+
+use super::{PostgresStore, broken, fires, list, rows, schedules};
+use crate::instant::bounded;
+
+#[async_trait]
+impl Glance for PostgresStore {
+    async fn recent_fires(&self, ids: &[ScheduleId], each: u32) -> Result<Vec<Fire>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/recent_fires.sql"))
+                .bind(ids)
+                .bind(i64::from(each))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found.iter().map(fires::fire).collect()
+        })
+    }
+
+    async fn next_schedules(&self, limit: u32) -> Result<Vec<Schedule>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/next_schedules.sql"))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found.iter().map(schedules::schedule_row).collect()
+        })
+    }
+
+    async fn ended_minutes(&self, from: DateTime<Utc>, minutes: u32) -> Result<Vec<EndedMinute>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/ended_minutes.sql"))
+                .bind(bounded(from))
+                .bind(i32::try_from(minutes).unwrap_or(i32::MAX))
+                .bind(i64::from(EndedMinute::SAMPLE))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    Ok(EndedMinute {
+                        at: columns.take()?,
+                        ended: columns.take_count()?,
+                        failed: columns.take_count()?,
+                        lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
+                    })
+                })
+                .collect()
+        })
+    }
+
+    async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/failures.sql"))
+                .bind(bounded(since))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    Ok(Failure {
+                        task_id: TaskId(columns.take()?),
+                        topic: columns.take()?,
+                        error: columns.take()?,
+                        at: columns.take()?,
+                        schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
+                    })
+                })
+                .collect()
+        })
+    }
+
+    async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError> {
+        let mut query = list::ids(filter, Page::first(most));
+        lend!(self, |connection| {
+            let found = query.build().fetch_all(connection).await.map_err(broken)?;
+            Ok(u32::try_from(found.len()).unwrap_or(most))
+        })
+    }
+}

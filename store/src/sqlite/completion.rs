@@ -1,0 +1,120 @@
+//! The common end: tasks that all completed at their first claim with nothing to show.
+//!
+//! They are copied and removed by the numbers of their rows, in one text, and so in one hop to SQLite's thread; no attempt
+//! of theirs can have been noted. What does not fit goes the way of every other outcome (`settle.rs`).
+
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use futures::future::ready;
+use punctual_domain::id::Epoch;
+use punctual_domain::store::{Settling, StoreError};
+use punctual_domain::task::Settlement;
+use sqlx::Executor;
+use sqlx::sqlite::SqliteConnection;
+
+use super::broken;
+use super::lines::Lines;
+use super::rows::micros;
+use super::writer::execute;
+use crate::text::to_text;
+
+pub(super) struct Completion {
+    /// How many there are.
+    count: u64,
+    /// The numbers of their rows, as a JSON array.
+    lines: String,
+    /// Their ids in the same order, one after the other.
+    ids: Vec<u8>,
+}
+
+impl Completion {
+    /// What these settlings write, if all of them are such ends and it is known where their tasks stand.
+    pub(super) fn of(settlings: &[Settling], lines: &Lines) -> Result<Option<Self>, StoreError> {
+        let is_plain = |s: &Settling| s.epoch == Epoch(1) && s.settlement == Settlement::Completed { result: None };
+        if !settlings.iter().all(is_plain) {
+            return Ok(None);
+        }
+        let Some(lines) = lines.take(settlings.iter().map(|settling| settling.task_id)) else { return Ok(None) };
+        let ids = settlings.iter().flat_map(|settling| *settling.task_id.0.as_bytes()).collect();
+        Ok(Some(Self { count: settlings.len() as u64, lines: to_text(&lines)?, ids }))
+    }
+
+    /// Writes all of them. `false`: some can no longer be settled, and nothing was written.
+    pub(super) async fn write(
+        &self,
+        connection: &mut SqliteConnection,
+        now: DateTime<Utc>,
+    ) -> Result<bool, StoreError> {
+        const COMPLETE: &str = concat!(
+            "SAVEPOINT completing;\n",
+            include_str!("sql/complete_tasks.sql"),
+            ";\n",
+            include_str!("sql/remove_completed.sql")
+        );
+        let complete = sqlx::query(COMPLETE).bind(&self.lines).bind(&self.ids).bind(micros(now));
+        let changed: Vec<u64> = connection
+            .fetch_many(complete)
+            .try_filter_map(|done| ready(Ok(done.left().map(|done| done.rows_affected()))))
+            .try_collect()
+            .await
+            .map_err(broken)?;
+        // The savepoint changes nothing, and ends with the job.
+        if changed[1..] != [self.count; 2] {
+            execute(connection, "ROLLBACK TO completing; RELEASE completing").await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use punctual_domain::id::{NodeId, TaskId};
+    use punctual_domain::store::{ClaimRequest, Claims, Settled, Suspects, Tasks, Want};
+    use punctual_domain::task::{NewTask, TaskStatus};
+
+    use crate::Options;
+    use crate::sqlite::SqliteStore;
+
+    use super::*;
+
+    async fn claimed(store: &SqliteStore) -> TaskId {
+        store.create_tasks(vec![NewTask::new("mail".parse().unwrap())], None).await.unwrap();
+        let request = ClaimRequest {
+            node: NodeId::generate(),
+            lease: Duration::from_secs(30),
+            wants: vec![Want { topic: "mail".parse().unwrap(), slots: 10 }],
+            suspects: Suspects::Any,
+        };
+        store.claim(&request).await.unwrap()[0].id
+    }
+
+    fn completed(task_id: TaskId) -> Settling {
+        Settling { task_id, epoch: Epoch(1), settlement: Settlement::Completed { result: None } }
+    }
+
+    #[tokio::test]
+    async fn a_row_that_another_task_took_over_is_not_ended_for_the_one_before() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let gone = claimed(&store).await;
+        store.cancel(gone, None).await.unwrap();
+        // SQLite gives it the number that has become free.
+        let here = claimed(&store).await;
+
+        assert_eq!(store.settle(vec![completed(gone)]).await.unwrap(), [Settled::LeaseLost]);
+        assert_eq!(store.task(here).await.unwrap().unwrap().task.status, TaskStatus::Running);
+        assert_eq!(store.settle(vec![completed(here)]).await.unwrap(), [Settled::Now]);
+        assert_eq!(store.task(here).await.unwrap().unwrap().task.status, TaskStatus::Completed);
+    }
+
+    #[tokio::test]
+    async fn tasks_that_were_settled_before_take_nothing_along() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let (first, second) = (claimed(&store).await, claimed(&store).await);
+        assert_eq!(store.settle(vec![completed(first)]).await.unwrap(), [Settled::Now]);
+        let both = vec![completed(first), completed(second)];
+        assert_eq!(store.settle(both).await.unwrap(), [Settled::Before, Settled::Now]);
+    }
+}

@@ -1,0 +1,120 @@
+//! What somebody sees who looks at everything at once.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
+use punctual_domain::fire::Fire;
+use punctual_domain::id::{ScheduleId, TaskId};
+use punctual_domain::schedule::Schedule;
+use punctual_domain::store::{EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use uuid::Uuid;
+
+use super::rows::{self, Columns, Hex, micros};
+use super::{SqliteStore, broken, fires, list};
+use crate::text::to_text;
+
+#[async_trait]
+impl Glance for SqliteStore {
+    async fn recent_fires(&self, ids: &[ScheduleId], each: u32) -> Result<Vec<Fire>, StoreError> {
+        let ids = to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/recent_fires.sql"))
+                    .bind(ids)
+                    .bind(i64::from(each))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found.iter().map(fires::fire).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn next_schedules(&self, limit: u32) -> Result<Vec<Schedule>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/next_schedules.sql"))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found.iter().map(rows::schedule).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn ended_minutes(&self, from: DateTime<Utc>, minutes: u32) -> Result<Vec<EndedMinute>, StoreError> {
+        if minutes == 0 {
+            return Ok(Vec::new());
+        }
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/ended_minutes.sql"))
+                    .bind(micros(from))
+                    .bind(i64::from(minutes))
+                    .bind(i64::from(EndedMinute::SAMPLE))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found
+                    .iter()
+                    .map(|row| {
+                        let mut columns = Columns::of(row);
+                        Ok(EndedMinute {
+                            at: columns.take_instant()?,
+                            ended: columns.take_count()?,
+                            failed: columns.take_count()?,
+                            lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
+                        })
+                    })
+                    .collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/failures.sql"))
+                    .bind(micros(since))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found
+                    .iter()
+                    .map(|row| {
+                        let mut columns = Columns::of(row);
+                        Ok(Failure {
+                            task_id: TaskId(columns.take()?),
+                            topic: columns.take()?,
+                            error: columns.take()?,
+                            at: columns.take_instant()?,
+                            schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
+                        })
+                    })
+                    .collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError> {
+        let mut query = list::ids(filter, Page::first(most));
+        self.read(move |connection, _| {
+            async move {
+                let found = query.build().fetch_all(connection).await.map_err(broken)?;
+                Ok(u32::try_from(found.len()).unwrap_or(most))
+            }
+            .boxed()
+        })
+        .await
+    }
+}
