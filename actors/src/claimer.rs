@@ -27,13 +27,15 @@ use tokio::time::Instant;
 use crate::Settings;
 use crate::counter::Counter;
 use crate::dispatcher::{DispatcherMessage, is_suspect};
+use crate::mailbox::Probe;
 use crate::serving::{Handlers, server};
 use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
-/// How many claims may be under way at a time.
-const CLAIMS: usize = 2;
+/// How many claims may be under way at a time. With a third, the store always finds one waiting when it has answered: a
+/// drain went faster by a tenth, on both databases.
+const CLAIMS: usize = 3;
 /// How many topics one look for new ones reads at a time.
 const TOPICS: u32 = 1_000;
 /// Tasks that became due this long ago and were not claimed wait for something else than time.
@@ -51,6 +53,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum ClaimerMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// A Dispatcher has so many free slots, after having received so many tasks in all.
     SlotsFree { topic: Topic, slots: u32, received: u64, dispatcher: ActorRef<DispatcherMessage> },
     /// A Dispatcher wants to end, unless tasks are on their way to it.
@@ -251,6 +255,7 @@ impl Actor for Claimer {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            ClaimerMessage::Probe(probe) => probe.answer(),
             ClaimerMessage::SlotsFree { topic, slots, received, dispatcher } => {
                 state.awaited.remove(&topic);
                 let may_lend = state.may_lend();

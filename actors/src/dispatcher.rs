@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::Settings;
 use crate::attempt::{Stop, Stops};
 use crate::claimer::ClaimerMessage;
+use crate::mailbox::Probe;
 use crate::meters::{Origin, TopicMeters};
 use crate::serving::Server;
 use crate::settler::{Ended, SettlerMessage};
@@ -32,6 +33,8 @@ use crate::slot::{Assignment, AttemptEnd, Ends, Pace, Slot, SlotMessage};
 const LARGEST_SHARE: usize = 64;
 
 pub(crate) enum DispatcherMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// Perform these claimed tasks; the claim was sent at that instant, for that Claimer.
     Run { tasks: Vec<Task>, sent_at: Instant, claimer: ActorId },
     /// Attempts of a slot ended.
@@ -161,6 +164,7 @@ impl Actor for Dispatcher {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            DispatcherMessage::Probe(probe) => probe.answer(),
             DispatcherMessage::Run { tasks, sent_at, claimer } => {
                 // One that took over counts only what it handed over itself.
                 if claimer == state.claimer.get_id() {

@@ -19,6 +19,7 @@ use punctual_domain::store::Store;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
+use crate::mailbox::Probe;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 
@@ -32,6 +33,8 @@ const ZONES_EVERY: Duration = Duration::from_secs(60);
 const MARGIN: u32 = 10;
 
 pub(crate) enum ElectorMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// Find out who leads, and tell.
     Elect,
     /// Another node may lead than did: find out at once.
@@ -95,6 +98,7 @@ impl Actor for Elector {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            ElectorMessage::Probe(probe) => probe.answer(),
             ElectorMessage::Elect => self.elect(&myself, state).await,
             ElectorMessage::ElectAnew => {
                 state.zones_seen_at = None;

@@ -27,6 +27,7 @@ mod defaults;
 mod dispatcher;
 mod elector;
 mod host;
+mod mailbox;
 mod meters;
 mod notifier;
 mod reconciler;
@@ -53,17 +54,19 @@ use punctual_domain::store::{Store, StoreError};
 use punctual_domain::task::NewTask;
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::Topic;
-use ractor::{Actor, ActorRef};
+use ractor::ActorRef;
 use tokio::sync::Notify;
 
 pub use announcer::Announcer;
 pub use counter::Begun;
 pub use defaults::{add_schedules, add_topics};
+pub use mailbox::Mailbox;
 pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
-pub use supervisor::ActorStatus;
+pub use supervisor::{ActorStatus, Failure};
 
 use counter::Counter;
+use mailbox::Handled;
 use supervisor::{Supervisor, SupervisorMessage};
 
 /// All that the tree stands on.
@@ -156,10 +159,11 @@ pub async fn start(deps: Deps) -> Result<Running, TreeError> {
         Deps { handlers: deps.handlers.clone().connected(&deps, Arc::new(move || found.get().cloned())), ..deps };
     let counter = Counter::default();
     let (store, node, lease) = (deps.store.clone(), deps.node, deps.settings.lease);
-    let (supervisor, ended) = Actor::spawn(None, Supervisor { counter: counter.clone() }, deps)
-        .await
-        .map_err(|error| TreeError::Start(error.to_string()))?;
-    let running = Running { hints: Hints { supervisor, counter, store, node, lease }, ended };
+    let handled = Handled::default();
+    let root = Supervisor { counter: counter.clone() };
+    let (supervisor, ended) =
+        mailbox::spawn(root, deps, handled.clone()).await.map_err(|error| TreeError::Start(error.to_string()))?;
+    let running = Running { hints: Hints { supervisor, handled, counter, store, node, lease }, ended };
     // Nobody else sets it.
     let _ = hints.set(running.hints());
     Ok(running)
@@ -193,7 +197,7 @@ impl Running {
 
     /// What each actor of the tree is doing.
     pub async fn status(&self) -> Vec<ActorStatus> {
-        ractor::call_t!(self.hints.supervisor, SupervisorMessage::Status, 1_000).unwrap_or_default()
+        self.hints.actors().await
     }
 
     /// Stops ticking and claiming, lets attempts finish until `within` has passed, hands the rest back, and ends the tree.
@@ -230,6 +234,8 @@ pub enum Overheard {
 #[derive(Clone)]
 pub struct Hints {
     supervisor: ActorRef<SupervisorMessage>,
+    /// How much it has handled.
+    handled: Handled,
     counter: Counter,
     store: Arc<dyn Store>,
     node: NodeId,
@@ -246,6 +252,12 @@ impl Hints {
         let (store, task, node, lease) = (self.store.clone(), task.clone(), self.node, self.lease);
         let written = tokio::spawn(async move { ticket.write(&*store, task, node, lease).await });
         Some(written.await.unwrap_or_else(|error| Err(StoreError::Broken(error.to_string()))))
+    }
+
+    /// What each actor of the tree is doing, the Supervisor first; nobody if it does not answer.
+    pub async fn actors(&self) -> Vec<ActorStatus> {
+        let status = |reply| SupervisorMessage::Status { question: self.handled.question(), reply };
+        ractor::call_t!(self.supervisor, status, 2_000).unwrap_or_default()
     }
 
     /// Tasks were written, somewhere.

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::Settings;
 use crate::attempt::chance;
+use crate::mailbox::Probe;
 use crate::sending::{STATUSES, Taking};
 use crate::store_clock::StoreClock;
 use crate::wake::Alarm;
@@ -31,6 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const SHORTEST_SLEEP: Duration = Duration::from_millis(50);
 
 pub(crate) enum NotifierMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// Messages may be due that were not.
     Look,
     /// Take what there is room for.
@@ -110,6 +113,7 @@ impl Actor for Notifier {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            NotifierMessage::Probe(probe) => probe.answer(),
             NotifierMessage::Look => look(&myself, state),
             NotifierMessage::TryAgain => {
                 state.backing_off = false;

@@ -16,6 +16,7 @@ use punctual_domain::task::MAX_LOST;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::Settings;
+use crate::mailbox::Probe;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 use crate::{alerting, watch};
@@ -36,6 +37,8 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(50);
 const AFTER_ERROR: Duration = Duration::from_secs(3);
 
 pub(crate) enum ReconcilerMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// Look for what must be put right.
     Reconcile,
     /// Somebody outside the tree holds a lease of that length.
@@ -48,6 +51,8 @@ pub(crate) struct Reconciler {
     pub(crate) clock: Arc<dyn Clock>,
     /// Where alerts go.
     pub(crate) alerts: Vec<Address>,
+    /// What plugins look after.
+    pub(crate) checks: Vec<alerting::Check>,
     pub(crate) settings: Settings,
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
 }
@@ -66,7 +71,7 @@ impl Actor for Reconciler {
 
     async fn pre_start(&self, myself: ActorRef<ReconcilerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         myself.cast(ReconcilerMessage::Reconcile)?;
-        alerting::count_from_zero();
+        alerting::count_from_zero(&self.checks);
         Ok(State { alarm: Alarm::default(), pruned_at: None, audited_at: None, alerted_at: self.clock.now() })
     }
 
@@ -76,12 +81,19 @@ impl Actor for Reconciler {
         message: ReconcilerMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        if let ReconcilerMessage::LeaseMade(length) = message {
-            let ends_at = self.clock.now() + length;
-            if state.alarm.at().is_some_and(|wake_at| ends_at < wake_at) {
-                state.alarm.set(&self.clock, ends_at, &myself, ReconcilerMessage::Reconcile);
+        match message {
+            ReconcilerMessage::Probe(probe) => {
+                probe.answer();
+                return Ok(());
             }
-            return Ok(());
+            ReconcilerMessage::LeaseMade(length) => {
+                let ends_at = self.clock.now() + length;
+                if state.alarm.at().is_some_and(|wake_at| ends_at < wake_at) {
+                    state.alarm.set(&self.clock, ends_at, &myself, ReconcilerMessage::Reconcile);
+                }
+                return Ok(());
+            }
+            ReconcilerMessage::Reconcile => {}
         }
         let wake_at = self.pass(state).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "nothing could be put right");
@@ -117,7 +129,7 @@ impl Reconciler {
             state.audited_at = Some(self.clock.now());
         }
         if self.clock.now() - state.alerted_at >= ALERT_EVERY {
-            self.alert().await?;
+            self.alert(next.now).await?;
             state.alerted_at = self.clock.now();
         }
         if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
@@ -148,8 +160,8 @@ impl Reconciler {
     }
 
     /// Raises alerts, and has them sent.
-    async fn alert(&self) -> Result<(), StoreError> {
-        if alerting::look(&*self.store, &self.alerts).await? {
+    async fn alert(&self, now: DateTime<Utc>) -> Result<(), StoreError> {
+        if alerting::look(&*self.store, &self.alerts, &self.checks, now).await? {
             // A Supervisor that is gone takes us along.
             let _ = self.supervisor.cast(SupervisorMessage::MessagesPosted);
             // A hint to other nodes: what they miss of it, their next look finds.

@@ -9,6 +9,7 @@ use punctual_domain::topic::{Route, Topic, TopicDefinition, TopicPattern};
 use punctual_sdk::engine::{Engine, context};
 use punctual_sdk::{Attempt, Context, Handler, Listener, Outcome, Plugin, Template};
 
+use crate::alerting::Check;
 use crate::audience::{Audience, Seat};
 use crate::host::{FindHints, Host};
 use crate::meters::OTHER_TOPICS;
@@ -24,6 +25,8 @@ pub struct Handlers {
     carriers: Vec<Arc<dyn Carrier>>,
     /// What the plugins send, each with its plugin.
     templates: Vec<(&'static str, Template)>,
+    /// What the plugins look after.
+    checks: Vec<Check>,
     /// What the configuration says to plugins.
     settings: Arc<BTreeMap<String, String>>,
     /// Who is told when attempts begin, once there is an engine.
@@ -39,6 +42,7 @@ impl Default for Handlers {
             announce: Arc::new(announce),
             carriers: Vec::new(),
             templates: Vec::new(),
+            checks: Vec::new(),
             settings: Arc::default(),
             audience: None,
         }
@@ -56,6 +60,10 @@ impl Handlers {
             }
             for (topics, listener) in plugin.listeners() {
                 handlers.seat(topics, plugin.name(), Arc::from(listener));
+            }
+            for (cause, check) in plugin.health_checks() {
+                let check = Arc::from(check);
+                handlers.checks.push(Check { plugin: plugin.name(), cause, check, context: Context::default() });
             }
             handlers.templates.extend(plugin.templates().into_iter().map(|template| (plugin.name(), template)));
         }
@@ -90,6 +98,11 @@ impl Handlers {
         self.registered.iter().map(|(topic, _)| topic)
     }
 
+    /// What plugins look after.
+    pub(crate) fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+
     /// The same, with a database behind them and the listeners in their seats.
     pub(crate) fn connected(self, deps: &Deps, hints: FindHints) -> Self {
         let engine = self.engine(deps, hints);
@@ -112,6 +125,11 @@ impl Handlers {
             announce: Arc::new(Performer::of("announce", Arc::new(Announce(audience.clone())))),
             carriers: self.carriers,
             templates: self.templates,
+            checks: self
+                .checks
+                .into_iter()
+                .map(|check| Check { context: context(check.plugin, engine.clone()), ..check })
+                .collect(),
             settings: self.settings,
             audience,
         }

@@ -17,6 +17,7 @@ use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
+use crate::mailbox::Probe;
 use crate::meters::{Origin, TopicMeters};
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
@@ -33,6 +34,8 @@ const TOO_MANY: usize = 5 * BATCH;
 const FEW: usize = BATCH;
 
 pub(crate) enum SettlerMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// Write outcomes.
     Settle(Vec<Ended>),
     /// Write what is waiting.
@@ -102,6 +105,7 @@ impl Actor for Settler {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            SettlerMessage::Probe(probe) => probe.answer(),
             SettlerMessage::Settle(ended) => {
                 state.waiting.extend(ended);
                 self.tell_if_behind(state);

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::{BoxFuture, join_all};
 use punctual_domain::fire::FireRules;
 use punctual_domain::id::TaskId;
 use punctual_domain::topic::Topic;
@@ -22,6 +23,7 @@ use crate::claimer::{Claimer, ClaimerMessage};
 use crate::counter::Counter;
 use crate::dispatcher::{Dispatcher, DispatcherMessage, Start};
 use crate::elector::{Elector, ElectorMessage};
+use crate::mailbox::{Mailbox, Post, Question};
 use crate::notifier::{Notifier, NotifierMessage};
 use crate::reconciler::{Reconciler, ReconcilerMessage};
 use crate::serving::Server;
@@ -78,7 +80,7 @@ pub(crate) enum SupervisorMessage {
     /// This node does not lead.
     Follows,
     /// What is everybody doing?
-    Status(RpcReplyPort<Vec<ActorStatus>>),
+    Status { question: Question, reply: RpcReplyPort<Vec<ActorStatus>> },
     /// Stop in order.
     Drain { within: Duration },
     /// The drain's deadline has passed.
@@ -123,8 +125,42 @@ pub struct ActorStatus {
     pub name: String,
     /// How often it was started again.
     pub restarts: u64,
-    /// Why it last failed.
-    pub last_error: Option<String>,
+    /// How it last failed.
+    pub failure: Option<Failure>,
+    /// What its mailbox looks like; `None` if it is too busy to say.
+    pub mailbox: Option<Mailbox>,
+}
+
+/// How an actor failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// When, by this machine.
+    pub failed_at: std::time::Instant,
+    /// What with.
+    pub error: String,
+}
+
+/// How often actors failed, and how they last did.
+#[derive(Default)]
+struct History(HashMap<String, (u64, Failure)>);
+
+impl History {
+    /// The Dispatchers of so many topics are remembered.
+    const MOST: usize = 1_000;
+
+    fn note(&mut self, actor: String, failure: Failure) {
+        if let Some((failures, last)) = self.0.get_mut(&actor) {
+            *failures += 1;
+            *last = failure;
+        } else if self.0.len() < Self::MOST {
+            self.0.insert(actor, (1, failure));
+        }
+    }
+
+    fn status(&self, name: String) -> ActorStatus {
+        let (restarts, failure) = self.0.get(&name).cloned().unzip();
+        ActorStatus { name, restarts: restarts.unwrap_or(0), failure, mailbox: None }
+    }
 }
 
 pub(crate) struct Supervisor {
@@ -134,15 +170,15 @@ pub(crate) struct Supervisor {
 
 pub(crate) struct State {
     deps: Deps,
-    settler: ActorRef<SettlerMessage>,
-    claimer: ActorRef<ClaimerMessage>,
-    reconciler: ActorRef<ReconcilerMessage>,
-    ticker: ActorRef<TickerMessage>,
-    elector: ActorRef<ElectorMessage>,
-    notifier: ActorRef<NotifierMessage>,
-    dispatchers: HashMap<Topic, ActorRef<DispatcherMessage>>,
+    settler: Post<SettlerMessage>,
+    claimer: Post<ClaimerMessage>,
+    reconciler: Post<ReconcilerMessage>,
+    ticker: Post<TickerMessage>,
+    elector: Post<ElectorMessage>,
+    notifier: Post<NotifierMessage>,
+    dispatchers: HashMap<Topic, Post<DispatcherMessage>>,
     failures: VecDeque<Instant>,
-    history: HashMap<Child, (u64, String)>,
+    history: History,
     overhear: Option<Tell>,
     phase: Phase,
 }
@@ -180,7 +216,7 @@ impl Actor for Supervisor {
             notifier,
             dispatchers: HashMap::new(),
             failures: VecDeque::new(),
-            history: HashMap::new(),
+            history: History::default(),
             overhear: None,
             phase: Phase::Running,
         })
@@ -226,9 +262,12 @@ impl Actor for Supervisor {
                 tell_outside(state, || Overheard::Cancelled(id));
                 tell_dispatchers(state, || DispatcherMessage::TaskCancelled(id));
             }
-            SupervisorMessage::Status(reply) => {
-                // Whoever asked may have stopped waiting.
-                let _ = reply.send(status(state));
+            SupervisorMessage::Status { question, reply } => {
+                let status = status(state, question.answer());
+                tokio::spawn(async move {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(status.await);
+                });
             }
             SupervisorMessage::Drain { within } => drain(&myself, state, within).await,
             SupervisorMessage::HandBack => {
@@ -258,21 +297,21 @@ impl Actor for Supervisor {
 async fn start_settler(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<SettlerMessage>, ActorProcessingErr> {
+) -> Result<Post<SettlerMessage>, ActorProcessingErr> {
     let settler = Settler {
         store: deps.store.clone(),
         clock: deps.clock.clone(),
         supervisor: myself.clone(),
         happened: deps.happened.clone(),
     };
-    Ok(Actor::spawn_linked(None, settler, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(settler, (), myself.get_cell()).await?)
 }
 
 async fn start_claimer(
     deps: &Deps,
     counter: &Counter,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<ClaimerMessage>, ActorProcessingErr> {
+) -> Result<Post<ClaimerMessage>, ActorProcessingErr> {
     let claimer = Claimer {
         store: deps.store.clone(),
         clock: deps.clock.clone(),
@@ -283,27 +322,28 @@ async fn start_claimer(
         happened: deps.happened.clone(),
         counter: counter.clone(),
     };
-    Ok(Actor::spawn_linked(None, claimer, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(claimer, (), myself.get_cell()).await?)
 }
 
 async fn start_reconciler(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<ReconcilerMessage>, ActorProcessingErr> {
+) -> Result<Post<ReconcilerMessage>, ActorProcessingErr> {
     let reconciler = Reconciler {
         store: deps.store.clone(),
         clock: deps.clock.clone(),
         alerts: deps.alerts.clone(),
+        checks: deps.handlers.checks().to_vec(),
         settings: deps.settings,
         supervisor: myself.clone(),
     };
-    Ok(Actor::spawn_linked(None, reconciler, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(reconciler, (), myself.get_cell()).await?)
 }
 
 async fn start_ticker(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<TickerMessage>, ActorProcessingErr> {
+) -> Result<Post<TickerMessage>, ActorProcessingErr> {
     let misfire_threshold = TimeDelta::from_std(deps.settings.misfire_threshold)?;
     let ticker = Ticker {
         store: deps.store.clone(),
@@ -311,13 +351,13 @@ async fn start_ticker(
         rules: FireRules { zones: deps.zones.clone(), misfire_threshold },
         supervisor: myself.clone(),
     };
-    Ok(Actor::spawn_linked(None, ticker, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(ticker, (), myself.get_cell()).await?)
 }
 
 async fn start_elector(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<ElectorMessage>, ActorProcessingErr> {
+) -> Result<Post<ElectorMessage>, ActorProcessingErr> {
     let elector = Elector {
         node: deps.node,
         coordination: deps.coordination.clone(),
@@ -326,20 +366,20 @@ async fn start_elector(
         tz_version: deps.zones.version().to_owned(),
         supervisor: myself.clone(),
     };
-    Ok(Actor::spawn_linked(None, elector, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(elector, (), myself.get_cell()).await?)
 }
 
 async fn start_notifier(
     deps: &Deps,
     myself: &ActorRef<SupervisorMessage>,
-) -> Result<ActorRef<NotifierMessage>, ActorProcessingErr> {
+) -> Result<Post<NotifierMessage>, ActorProcessingErr> {
     let notifier = Notifier {
         store: deps.store.clone(),
         clock: deps.clock.clone(),
         transports: deps.transports.clone(),
         settings: deps.settings,
     };
-    Ok(Actor::spawn_linked(None, notifier, (), myself.get_cell()).await?.0)
+    Ok(Post::spawn_linked(notifier, (), myself.get_cell()).await?)
 }
 
 async fn serve(
@@ -358,7 +398,7 @@ async fn serve(
         topic: topic.clone(),
     };
     let start = Start { server, settler: state.settler.clone(), claimer: state.claimer.clone() };
-    let (dispatcher, _) = Actor::spawn_linked(None, dispatcher, start, myself.get_cell()).await?;
+    let dispatcher = Post::spawn_linked(dispatcher, start, myself.get_cell()).await?;
     state.dispatchers.insert(topic, dispatcher);
     Ok(())
 }
@@ -389,16 +429,20 @@ fn failed(
     if state.failures.len() > BUDGET {
         return Err(format!("{BUDGET} failures within {BUDGET_TIME:?}, the last of the {name}: {error}").into());
     }
+    let failure = Failure { failed_at: now.into_std(), error: error.to_owned() };
     match child {
         Some(child) => {
-            let (restarts, last_error) = state.history.entry(child).or_default();
-            *restarts += 1;
-            *last_error = error.to_owned();
+            state.history.note(name.to_owned(), failure);
             let wait = FIRST_WAIT * 2u32.pow(state.failures.len() as u32 - 1);
             later(myself, wait, SupervisorMessage::Restart(child));
             Ok(())
         }
-        None => forget_dispatcher(myself, state, actor.get_id()),
+        None => {
+            if let Some(topic) = topic_of(state, actor.get_id()) {
+                state.history.note(dispatcher_name(&topic), failure);
+            }
+            forget_dispatcher(myself, state, actor.get_id())
+        }
     }
 }
 
@@ -444,8 +488,7 @@ fn forget_dispatcher(
     state: &mut State,
     id: ActorId,
 ) -> Result<(), ActorProcessingErr> {
-    let topic = state.dispatchers.iter().find_map(|(topic, actor)| (actor.get_id() == id).then(|| topic.clone()));
-    if let Some(topic) = topic {
+    if let Some(topic) = topic_of(state, id) {
         state.dispatchers.remove(&topic);
         tell_claimer(state, ClaimerMessage::DispatcherEnded(id));
         if state.phase == Phase::Draining && state.dispatchers.is_empty() {
@@ -453,6 +496,10 @@ fn forget_dispatcher(
         }
     }
     Ok(())
+}
+
+fn topic_of(state: &State, dispatcher: ActorId) -> Option<Topic> {
+    state.dispatchers.iter().find_map(|(topic, actor)| (actor.get_id() == dispatcher).then(|| topic.clone()))
 }
 
 async fn drain(myself: &ActorRef<SupervisorMessage>, state: &mut State, within: Duration) {
@@ -494,19 +541,33 @@ fn flush(myself: &ActorRef<SupervisorMessage>, state: &mut State) {
     });
 }
 
-fn status(state: &State) -> Vec<ActorStatus> {
-    let fixed = Child::ALL.into_iter().map(|child| {
-        let (restarts, last_error) = state.history.get(&child).cloned().unzip();
-        ActorStatus { name: child.name().to_owned(), restarts: restarts.unwrap_or(0), last_error }
-    });
-    let mut topics: Vec<_> = state.dispatchers.keys().collect();
-    topics.sort_unstable();
-    let dispatchers = topics.into_iter().map(|topic| ActorStatus {
-        name: format!("dispatcher {topic}"),
-        restarts: 0,
-        last_error: None,
-    });
-    fixed.chain(dispatchers).collect()
+/// What is known of everybody; each is asked for its mailbox, and all of them at once.
+fn status(state: &State, own: Mailbox) -> impl Future<Output = Vec<ActorStatus>> + use<> {
+    let mut asked: Vec<(ActorStatus, BoxFuture<'static, Option<Mailbox>>)> = vec![(
+        ActorStatus { name: "supervisor".to_owned(), restarts: 0, failure: None, mailbox: None },
+        Box::pin(std::future::ready(Some(own))),
+    )];
+    for child in Child::ALL {
+        let mailbox = match child {
+            Child::Settler => state.settler.look(SettlerMessage::Probe),
+            Child::Claimer => state.claimer.look(ClaimerMessage::Probe),
+            Child::Reconciler => state.reconciler.look(ReconcilerMessage::Probe),
+            Child::Ticker => state.ticker.look(TickerMessage::Probe),
+            Child::Elector => state.elector.look(ElectorMessage::Probe),
+            Child::Notifier => state.notifier.look(NotifierMessage::Probe),
+        };
+        asked.push((state.history.status(child.name().to_owned()), mailbox));
+    }
+    let mut dispatchers: Vec<_> = state.dispatchers.iter().collect();
+    dispatchers.sort_unstable_by_key(|(topic, _)| *topic);
+    for (topic, dispatcher) in dispatchers {
+        asked.push((state.history.status(dispatcher_name(topic)), dispatcher.look(DispatcherMessage::Probe)));
+    }
+    join_all(asked.into_iter().map(|(status, mailbox)| async move { ActorStatus { mailbox: mailbox.await, ..status } }))
+}
+
+fn dispatcher_name(topic: &Topic) -> String {
+    format!("dispatcher {topic}")
 }
 
 fn tell_outside(state: &State, heard: impl Fn() -> Overheard) {

@@ -23,6 +23,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
 use crate::announcer::Announcer;
+use crate::mailbox::Probe;
 use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
@@ -53,6 +54,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum TickerMessage {
+    /// How many messages wait?
+    Probe(Probe),
     /// This node leads, until then for certain; without an end where there are no others.
     Leads { until: Option<Instant> },
     /// Another node leads, or nobody.
@@ -154,6 +157,7 @@ impl Actor for Ticker {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            TickerMessage::Probe(probe) => probe.answer(),
             TickerMessage::Leads { until } => {
                 let led = state.lead.holds();
                 state.lead = until.map_or(Lead::ForGood, Lead::Until);

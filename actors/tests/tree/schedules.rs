@@ -334,12 +334,12 @@ async fn a_ticker_that_fails_is_started_again_by_itself_and_goes_on() {
     let restarts = || async {
         let status = tree.status().await;
         let failed = status.iter().filter(|actor| actor.restarts > 0);
-        failed.map(|actor| (actor.name.clone(), actor.restarts, actor.last_error.clone())).collect::<Vec<_>>()
+        failed.map(|actor| (actor.name.clone(), actor.restarts, actor.failure.clone())).collect::<Vec<_>>()
     };
     let restarted = eventually(|| async { Some(restarts().await).filter(|restarted| !restarted.is_empty()) }).await;
     let (name, count, error) = &restarted[0];
     assert_eq!((restarted.len(), name.as_str(), *count), (1, "ticker", 1));
-    assert!(error.as_ref().is_some_and(|error| error.contains("no time to tell")), "{error:?}");
+    assert!(error.as_ref().is_some_and(|failure| failure.error.contains("no time to tell")), "{error:?}");
 
     for _ in 0..3 {
         world.minute_passes().await;

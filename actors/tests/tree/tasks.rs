@@ -429,13 +429,14 @@ async fn a_dispatcher_with_nothing_to_do_ends_and_its_topic_is_served_again() {
 #[tokio::test]
 async fn an_attempt_whose_lease_was_lost_is_stopped_and_its_outcome_changes_nothing() {
     let world = World::new().await;
-    let stopped = Arc::new(Semaphore::new(0));
+    let (begun, stopped) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let waits = {
-        let stopped = stopped.clone();
+        let (begun, stopped) = (begun.clone(), stopped.clone());
         does(move |attempt| {
-            let stopped = stopped.clone();
+            let (begun, stopped) = (begun.clone(), stopped.clone());
             async move {
                 if attempt.number == 1 {
+                    begun.add_permits(1);
                     attempt.cancelled.cancelled().await;
                     stopped.add_permits(1);
                     return Outcome::completed_with("too late");
@@ -448,7 +449,8 @@ async fn an_attempt_whose_lease_was_lost_is_stopped_and_its_outcome_changes_noth
     let tree = world.start_with(Handlers::default().with("waits", waits), settings).await;
     let id = world.add(task("waits")).await;
     tree.hints().tasks_written();
-    world.until(id, TaskStatus::Running).await;
+    // One that had not begun would not be begun any more.
+    begun.acquire().await.unwrap().forget();
     // Somebody else's Reconciler frees it behind this node's back.
     world.clock.advance(TimeDelta::seconds(30));
     let done = world.until(id, TaskStatus::Completed).await;
@@ -456,5 +458,24 @@ async fn an_attempt_whose_lease_was_lost_is_stopped_and_its_outcome_changes_noth
     assert_eq!(done.task.result.unwrap().as_str(), "\"second\"");
     let outcomes: Vec<_> = done.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
     assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Completed]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_actor_tells_how_many_messages_wait_for_it() {
+    let world = World::new().await;
+    let tree = world.start(Handlers::default()).await;
+    let once = task("once");
+    let id = once.id;
+    world.store.create_tasks(vec![once], None).await.unwrap();
+    tree.hints().tasks_written();
+    world.until(id, TaskStatus::Completed).await;
+    let status = tree.hints().actors().await;
+    let names: Vec<_> = status.iter().map(|actor| actor.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["supervisor", "settler", "claimer", "reconciler", "ticker", "elector", "notifier", "dispatcher once"]
+    );
+    assert!(status.iter().all(|actor| actor.mailbox.is_some() && actor.restarts == 0), "{status:?}");
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
