@@ -2,8 +2,7 @@
 
 use chrono::{DateTime, Months, NaiveDate, Utc};
 use punctual_sdk::{
-    Answer, Attempt, Context, Database, Error, Outcome, Page, Problem, Request, Route, Schema, on_either, row, shown,
-    sqlx,
+    Answer, Attempt, Context, Database, Error, Outcome, Problem, Request, Route, Schema, on_either, row, shown, sqlx,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use tracing::error;
 use uuid::Uuid;
 
 use crate::ZONE;
+use crate::of_session::{OfSession, list};
 use crate::pdf;
 use crate::session::{Session, TestResult};
 
@@ -69,6 +69,12 @@ impl Certificate {
         });
         Ok(bytes)
     }
+}
+
+impl OfSession for Certificate {
+    const STATUSES: &'static [&'static str] = &STATUSES;
+    const SOME: &'static str = "SELECT * FROM clearpath_certificates WHERE id < $1 AND ($2 IS NULL OR status = $2)
+        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
 
     fn view(&self) -> Value {
         json!({
@@ -140,7 +146,7 @@ pub(crate) fn routes() -> Vec<Route> {
     };
     let session = Schema::object([("sessionId", Schema::id())]);
     vec![
-        Route::get("/certificates", list)
+        Route::get("/certificates", list::<Certificate>)
             .named("listCertificates", "Lists certificates, newest first")
             .query("status", Schema::word(STATUSES))
             .query("sessionId", Schema::id())
@@ -164,20 +170,6 @@ pub(crate) fn routes() -> Vec<Route> {
             .may_conflict()
             .answers(200, "The certificate", shape()),
     ]
-}
-
-async fn list(request: Request) -> Result<Answer, Problem> {
-    let mut query = request.query();
-    let page = Page::of(&mut query);
-    let status = query.word("status", &STATUSES);
-    let session = query.id("sessionId");
-    query.finish()?;
-    let some = "SELECT * FROM clearpath_certificates WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
-    let found: Vec<Certificate> = on_either!(request.database(), |pool| {
-        sqlx::query_as(some).bind(page.before()).bind(status).bind(session).bind(page.rows()).fetch_all(pool).await?
-    });
-    page.answer(found.iter().map(Certificate::view))
 }
 
 async fn create(request: Request) -> Result<Answer, Problem> {

@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
             ("updatedAt", Schema::instant()),
         ])
     };
-    let name = || ("name", Schema::text_of(1..=1000));
+    let name = || ("name", Schema::field_text());
     vec![
         Route::get("/contractors", list)
             .named("listContractors", "Lists contractors, newest first")

@@ -1,9 +1,11 @@
 //! The e-mail log: every e-mail of a session, from when it is planned until it is out or given up.
 
 use chrono::{DateTime, Utc};
-use punctual_sdk::{Answer, Database, Page, Problem, Request, Route, Schema, Template, on_either, row, shown, sqlx};
+use punctual_sdk::{Answer, Database, Problem, Request, Route, Schema, Template, on_either, row, shown, sqlx};
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::of_session::{OfSession, list};
 
 const STATUSES: [&str; 6] = ["queued", "sent", "failed", "abandoned", "cancelled", "duplicate"];
 
@@ -37,6 +39,12 @@ impl Email {
         let one = "SELECT * FROM clearpath_email_log WHERE id = $1";
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
     }
+}
+
+impl OfSession for Email {
+    const STATUSES: &'static [&'static str] = &STATUSES;
+    const SOME: &'static str = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
+        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
 
     fn view(&self) -> Value {
         json!({
@@ -74,7 +82,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ])
     };
     vec![
-        Route::get("/emails", list)
+        Route::get("/emails", list::<Email>)
             .named("listSessionEmails", "Lists the e-mails of test sessions, newest first")
             .query("status", Schema::word(STATUSES))
             .query("sessionId", Schema::id())
@@ -89,20 +97,6 @@ pub(crate) fn routes() -> Vec<Route> {
             .may_conflict()
             .answers(200, "The e-mail", shape()),
     ]
-}
-
-async fn list(request: Request) -> Result<Answer, Problem> {
-    let mut query = request.query();
-    let page = Page::of(&mut query);
-    let status = query.word("status", &STATUSES);
-    let session = query.id("sessionId");
-    query.finish()?;
-    let some = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
-    let found: Vec<Email> = on_either!(request.database(), |pool| {
-        sqlx::query_as(some).bind(page.before()).bind(status).bind(session).bind(page.rows()).fetch_all(pool).await?
-    });
-    page.answer(found.iter().map(Email::view))
 }
 
 async fn show(request: Request) -> Result<Answer, Problem> {

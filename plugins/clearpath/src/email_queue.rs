@@ -1,6 +1,9 @@
 //! The job `emailQueue`: sends the e-mails that are due, at most fifty a run.
 
-use punctual_sdk::{Attempt, Database, Error, Job, Message, NotifyError, Outcome, on_either, run_job, sqlx};
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_sdk::{
+    Attempt, Context, Database, Error, Job, Message, NotifyError, Outcome, Trouble, on_either, run_job, shown, sqlx,
+};
 use serde_json::json;
 use tracing::error;
 
@@ -11,6 +14,8 @@ use crate::session::Session;
 const MOST: i64 = 50;
 /// How often an e-mail may fail.
 const MAX_RETRIES: i32 = 3;
+/// How long an e-mail may wait to go out, which is two runs, before somebody is told.
+const STUCK_AFTER: TimeDelta = TimeDelta::minutes(30);
 
 pub(crate) async fn run(attempt: Attempt) -> Outcome {
     run_job("emailQueue", async |job| {
@@ -78,6 +83,29 @@ async fn dispatch(attempt: &Attempt, job: &Job, email: &Email) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+/// Looks for e-mails that should have gone out long ago and still may; those that were given up are no news.
+pub(crate) async fn look_for_stuck(context: Context, now: DateTime<Utc>) -> Result<Option<Trouble>, Error> {
+    // One that was late when it was written has waited since then.
+    let stuck =
+        "SELECT count(*), min(scheduled_at) FROM clearpath_email_log WHERE scheduled_at <= $1 AND created_at <= $1
+        AND (status = 'queued' OR (status = 'failed' AND retry_count < $2 AND NOT is_template_error))";
+    let (count, since): (i64, Option<DateTime<Utc>>) = on_either!(context.database(), |pool| {
+        sqlx::query_as(stuck).bind(now - STUCK_AFTER).bind(MAX_RETRIES).fetch_one(pool).await?
+    });
+    let Some(since) = since else { return Ok(None) };
+    let waiting = if count == 1 { "1 e-mail waits".to_owned() } else { format!("{count} e-mails wait") };
+    Ok(Some(Trouble {
+        subject: format!("{waiting} in the email_log"),
+        text: format!(
+            "{waiting} in the email_log of clearpath for more than {} minutes, the oldest is due since {}. Does the schedule emailQueue fire, \
+             and what do its executions say? A run sends {MOST} e-mails at the most. GET /api/v1/plugins/clearpath/emails?status=failed shows what \
+             went wrong last.",
+            STUCK_AFTER.num_minutes(),
+            shown(since)
+        ),
+    }))
 }
 
 /// Whether the same e-mail went out before: to the same user, of the same session, of the same kind.

@@ -10,11 +10,12 @@ mod email;
 mod email_queue;
 mod expiry;
 mod lab;
+mod of_session;
 mod pdf;
 mod session;
 
 use chrono::NaiveDate;
-use punctual_sdk::{Attempt, DefaultSchedule, Error, Handler, Migration, Plugin, Route, Template};
+use punctual_sdk::{Attempt, DefaultSchedule, Error, Handler, HealthCheck, Migration, Plugin, Route, Template};
 
 /// Where the company's days begin and end.
 pub(crate) const ZONE: &str = "America/Edmonton";
@@ -63,6 +64,10 @@ impl Plugin for Clearpath {
 
     fn templates(&self) -> Vec<Template> {
         [email::templates(), cnrpp::templates()].concat()
+    }
+
+    fn health_checks(&self) -> Vec<(&'static str, Box<dyn HealthCheck>)> {
+        vec![("email_log_stuck", Box::new(email_queue::look_for_stuck))]
     }
 
     fn migrations(&self) -> Vec<Migration> {

@@ -86,12 +86,16 @@ impl TestResult {
     pub(crate) async fn add(&self, transaction: &mut Transaction) -> Result<bool, Problem> {
         let insert = "INSERT INTO clearpath_results (id, test_session_id, radon_level, source, created_at)
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (test_session_id) DO NOTHING";
-        let complete = "UPDATE clearpath_sessions SET status = 'complete', updated_at = $2 WHERE id = $1";
+        let complete = "UPDATE clearpath_sessions SET status = 'complete', updated_at = $2
+            WHERE id = $1 AND status NOT IN ('cancelled', 'expired')";
         let added = on_either!(transaction, |connection| {
             let bound = sqlx::query(insert).bind(self.id).bind(self.test_session_id).bind(self.radon_level);
             let added = bound.bind(&self.source).bind(self.created_at).execute(&mut *connection).await?.rows_affected();
             if added > 0 {
-                sqlx::query(complete).bind(self.test_session_id).bind(self.created_at).execute(connection).await?;
+                let bound = sqlx::query(complete).bind(self.test_session_id).bind(self.created_at);
+                if bound.execute(connection).await?.rows_affected() == 0 {
+                    return Err(Problem::conflict("the session was cancelled or expired in between"));
+                }
             }
             added
         });
@@ -149,7 +153,7 @@ pub(crate) fn routes() -> Vec<Route> {
             ("createdAt", Schema::instant()),
         ])
     };
-    let person = [("name", Schema::text_of(1..=1000)), ("email", Schema::format("email"))];
+    let person = [("name", Schema::field_text()), ("email", Schema::format("email"))];
     vec![
         Route::get("/sessions", list)
             .named("listTestSessions", "Lists test sessions, newest first")
@@ -201,9 +205,9 @@ impl Said {
     fn of(fields: &mut Fields) -> Self {
         Self {
             status: fields.word("status", &SETTABLE),
-            user_id: fields.text("userId"),
-            clearpath_order_id: fields.text("clearpathOrderId"),
-            kit_serial_number: fields.text("kitSerialNumber"),
+            user_id: fields.key("userId"),
+            clearpath_order_id: fields.key("clearpathOrderId"),
+            kit_serial_number: fields.key("kitSerialNumber"),
             activated_at: fields.instant("activatedAt"),
             expected_completion_date: fields.date("expectedCompletionDate"),
         }

@@ -13,8 +13,9 @@ const STATUSES: [&str; 3] = ["pending", "synced", "failed"];
 
 pub(crate) fn routes() -> Vec<Route> {
     let says = || {
-        Schema::object([("type", Schema::word(["at_subject_date", "relative"])), ("anchor", Schema::word(KINDS))])
-            .takes([("offset", Schema::text().about("of a relative rule: an ISO 8601 duration").example("-PT24H"))])
+        let of_type = |name| Schema::object([("type", Schema::word([name])), ("anchor", Schema::word(KINDS))]);
+        let offset = Schema::format("duration").example("-PT24H").about("ISO 8601, with a sign, at most 366 days");
+        Schema::either([of_type("at_subject_date"), of_type("relative").needs([("offset", offset)])])
     };
     let channels = || Schema::some(Schema::word(CHANNELS));
     let input = Schema::object([("subjectType", Schema::word(TYPES)), ("subjectId", Schema::id()), ("rule", says())])

@@ -67,10 +67,7 @@ fn of_type(subject_type: &'static str) -> Vec<Route> {
             .answers(200, "It", shape(subject_type)),
         Route::patch(one, move |request| patch(request, subject_type))
             .named(patch_id, patch_does)
-            .takes(
-                Schema::by_name(Schema::any()).about("some of the fields; null takes one away"),
-                json!({"title": "Retrospective"}),
-            )
+            .takes(changes(subject_type), json!({"title": "Retrospective"}))
             .answers(200, "It", shape(subject_type)),
         Route::delete(one, move |request| delete(request, subject_type))
             .named(delete_id, delete_does)
@@ -79,23 +76,38 @@ fn of_type(subject_type: &'static str) -> Vec<Route> {
 }
 
 fn person() -> Schema {
-    Schema::object([("name", Schema::text_of(1..=1000))]).takes([("email", Schema::format("email"))])
+    Schema::object([("name", Schema::field_text())]).takes([("email", Schema::format("email"))])
+}
+
+fn title() -> (&'static str, Schema) {
+    ("title", Schema::field_text())
 }
 
 fn input(subject_type: &str) -> Schema {
+    with_dates_and_people(Schema::object([title(), ("creator", person())]), subject_type)
+}
+
+/// Some of the fields; null takes one away.
+fn changes(subject_type: &str) -> Schema {
+    let creator =
+        Schema::object([]).may_have([("name", Schema::field_text())]).takes([("email", Schema::format("email"))]);
+    with_dates_and_people(Schema::object([]).may_have([title(), ("creator", creator)]), subject_type)
+}
+
+fn with_dates_and_people(schema: Schema, subject_type: &str) -> Schema {
     let (start, end, people) = names(subject_type);
-    let date = if subject_type == "event" {
-        Schema::text().about("an instant, or a date if the event is all day").example("2036-11-16T15:30:00Z")
-    } else {
-        Schema::instant()
-    };
-    let schema = Schema::object([("title", Schema::text_of(1..=1000)), ("creator", person())]).takes([
-        (start, date.clone()),
-        (end, date),
-        ("timezone", Schema::timezone()),
-        (people, Schema::list_of(person(), 0..=MOST_PEOPLE)),
-    ]);
-    if subject_type == "event" { schema.takes([("isAllDay", Schema::flag())]) } else { schema }
+    let people = (people, Schema::list_of(person(), 0..=MOST_PEOPLE));
+    let schema = schema.takes([("timezone", Schema::timezone()), people]);
+    if subject_type == "task" {
+        return schema.takes([(start, Schema::instant()), (end, Schema::instant())]);
+    }
+    let date =
+        || Schema::either([Schema::instant(), Schema::format("date")]).about("a date only if the event is all day");
+    let instant = || Schema::instant().or_null().into_value();
+    schema.takes([(start, date()), (end, date()), ("isAllDay", Schema::flag())]).one_of([
+        json!({"required": ["isAllDay"], "properties": {"isAllDay": {"const": true}}}),
+        json!({"properties": {start: instant(), end: instant()}}),
+    ])
 }
 
 fn shape(subject_type: &str) -> Schema {
@@ -171,9 +183,11 @@ fn date(fields: &mut Fields, name: &str, is_all_day: bool) -> Option<DateTime<Ut
         let text = value.as_str().unwrap_or_default();
         let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
         let date = date.or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|at| at.date_naive()));
-        let date = date.filter(|date| (1970..=9998).contains(&chrono::Datelike::year(date)));
-        let expected = "must be a date such as 2026-12-25, or an RFC 3339 instant";
-        date.map(|date| date.and_time(chrono::NaiveTime::MIN).and_utc()).ok_or_else(|| expected.to_owned())
+        let date = date.ok_or("must be a date such as 2026-12-25, or an RFC 3339 instant")?;
+        if !(1970..=9998).contains(&chrono::Datelike::year(&date)) {
+            return Err("must be of the years 1970 to 9998".to_owned());
+        }
+        Ok(date.and_time(chrono::NaiveTime::MIN).and_utc())
     })
 }
 

@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -60,6 +62,14 @@ impl Fields {
         })
     }
 
+    /// A name or key, as [`Schema::key`](crate::Schema::key) describes it.
+    pub fn key(&mut self, name: &str) -> Option<String> {
+        self.read(name, "must be a text of 1 to 200 characters", |value| {
+            let text = value.as_str()?;
+            (1..=200).contains(&text.chars().count()).then(|| text.to_owned())
+        })
+    }
+
     /// An e-mail address.
     pub fn email(&mut self, name: &str) -> Option<String> {
         self.read(name, "must be an e-mail address such as ada@example.com", |value| {
@@ -76,22 +86,23 @@ impl Fields {
 
     /// An instant: RFC 3339 with an offset.
     pub fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
-        self.read(name, "must be an RFC 3339 instant with an offset such as 2026-11-16T14:30:00Z", |value| {
+        let expected = "must be an RFC 3339 instant with an offset such as 2026-11-16T14:30:00Z";
+        self.check(name, |value| {
             // In a query, a plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
-            let text = value.as_str()?.replace(' ', "+");
-            let at = DateTime::parse_from_rfc3339(&text).ok()?.to_utc();
+            let text = value.as_str().ok_or(expected)?.replace(' ', "+");
+            let at = DateTime::parse_from_rfc3339(&text).map_err(|_| expected)?.to_utc();
             // What both databases, and a year of four digits, can hold.
-            let years = 1970..=9998;
-            years.contains(&chrono::Datelike::year(&at)).then_some(at)
+            within_years(&at, 1970..=9998).map(|()| at)
         })
     }
 
     /// A date such as 2026-12-25.
     pub fn date(&mut self, name: &str) -> Option<NaiveDate> {
-        self.read(name, "must be a date such as 2026-12-25", |value| {
-            let text = value.as_str()?;
-            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-            (text.len() == 10 && (1900..=9998).contains(&chrono::Datelike::year(&date))).then_some(date)
+        let expected = "must be a date such as 2026-12-25";
+        self.check(name, |value| {
+            let text = value.as_str().filter(|text| text.len() == 10).ok_or(expected)?;
+            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| expected)?;
+            within_years(&date, 1900..=9998).map(|()| date)
         })
     }
 
@@ -211,6 +222,14 @@ impl Fields {
             self.refuse(name, expected);
         }
         read
+    }
+}
+
+/// Whether a date or an instant is of these years, or else what is wrong with it.
+fn within_years(at: &impl chrono::Datelike, years: RangeInclusive<i32>) -> Result<(), String> {
+    match years.contains(&at.year()) {
+        true => Ok(()),
+        false => Err(format!("must be of the years {} to {}", years.start(), years.end())),
     }
 }
 

@@ -429,6 +429,42 @@
 //! # }
 //! ```
 //!
+//! # Looking after it
+//!
+//! A plugin that can tell when something is wrong does so by a [`HealthCheck`]. Every node looks once a minute; what one finds is
+//! an alert to whoever operates the service, once an hour at the most.
+//!
+//! ```
+//! use chrono::{DateTime, TimeDelta, Utc};
+//! use punctual_sdk::{Context, Error, Handler, HealthCheck, Plugin, Trouble, on_either, sqlx};
+//!
+//! struct Parcels;
+//!
+//! impl Plugin for Parcels {
+//!     fn name(&self) -> &'static str {
+//!         "parcels"
+//!     }
+//!
+//!     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+//!         Vec::new()
+//!     }
+//!
+//!     fn health_checks(&self) -> Vec<(&'static str, Box<dyn HealthCheck>)> {
+//!         vec![("parcels_lost", Box::new(look_for_lost))]
+//!     }
+//! }
+//!
+//! async fn look_for_lost(context: Context, now: DateTime<Utc>) -> Result<Option<Trouble>, Error> {
+//!     let lost = "SELECT count(*) FROM parcels WHERE sent_at < $1";
+//!     let lost: i64 = on_either!(context.database(), |pool| {
+//!         sqlx::query_scalar(lost).bind(now - TimeDelta::days(30)).fetch_one(pool).await?
+//!     });
+//!     let trouble = Trouble { subject: format!("{lost} parcels are lost"), text: "Ask the carrier.".into() };
+//!     Ok((lost > 0).then_some(trouble))
+//! }
+//! # let _ = Parcels;
+//! ```
+//!
 //! # Testing
 //!
 //! `punctual_testing::start` runs a plugin on the engine that runs it in the service, with a database in memory, and a clock
@@ -491,6 +527,7 @@ mod database;
 mod defaults;
 pub mod engine;
 mod fields;
+mod health;
 mod job;
 mod message;
 mod migration;
@@ -516,6 +553,7 @@ pub use context::Context;
 pub use database::{Database, Either, Transaction};
 pub use defaults::{DefaultSchedule, DefaultTopic};
 pub use fields::Fields;
+pub use health::{HealthCheck, Trouble};
 pub use job::{Job, run_job};
 pub use message::{Channel, Message};
 pub use migration::Migration;

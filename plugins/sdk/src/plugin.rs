@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use crate::{Arrival, Attempt, DefaultSchedule, DefaultTopic, Error, Migration, Outcome, Route, Template};
+use crate::{Arrival, Attempt, DefaultSchedule, DefaultTopic, Error, HealthCheck, Migration, Outcome, Route, Template};
 
 /// A crate's contribution to the service: a name, the handlers of its topics, and whatever else it has.
 pub trait Plugin: Send + Sync {
@@ -32,6 +32,11 @@ pub trait Plugin: Send + Sync {
 
     /// The messages it sends, with gaps.
     fn templates(&self) -> Vec<Template> {
+        Vec::new()
+    }
+
+    /// What it looks after by itself, each by the cause that an alert names, such as `email_log_stuck`.
+    fn health_checks(&self) -> Vec<(&'static str, Box<dyn HealthCheck>)> {
         Vec::new()
     }
 

@@ -23,6 +23,11 @@ impl Schema {
         Self::of(json!({"type": "string", "minLength": length.start(), "maxLength": length.end()}))
     }
 
+    /// A text as [`Fields::text`](crate::Fields::text) reads it: of at most 1000 characters, and not all of them blank.
+    pub fn field_text() -> Self {
+        Self::text_of(1..=1000).matching(r"\S")
+    }
+
     /// A name or key, as most things have one.
     pub fn key() -> Self {
         Self::text_of(1..=200)
