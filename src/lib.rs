@@ -10,6 +10,7 @@ pub mod cli;
 mod clock;
 pub mod config;
 mod coordination;
+mod dashboard;
 mod delivery;
 mod engine;
 mod feed;

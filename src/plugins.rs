@@ -30,7 +30,19 @@ impl Plugins {
     /// # Errors
     /// When two have the same name: the configuration could not tell them apart.
     pub fn with(own: Vec<Box<dyn Plugin>>) -> Result<Self, BadPlugin> {
-        let plugins: Vec<Arc<dyn Plugin>> = ours().into_iter().chain(own).map(Arc::from).collect();
+        Self::of(ours().into_iter().chain(own).map(Arc::from).collect())
+    }
+
+    /// These, and one more.
+    ///
+    /// # Errors
+    /// When another has its name.
+    pub(crate) fn and(&self, one: impl Plugin + 'static) -> Result<Self, BadPlugin> {
+        let one: Arc<dyn Plugin> = Arc::new(one);
+        Self::of(self.0.iter().cloned().chain([one]).collect())
+    }
+
+    fn of(plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, BadPlugin> {
         let mut names = BTreeSet::new();
         match plugins.iter().find(|plugin| !names.insert(plugin.name())) {
             Some(second) => Err(BadPlugin::SameName(second.name())),

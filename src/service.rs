@@ -213,7 +213,13 @@ impl Service {
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
         let courier = Courier::new(&config.webhook_allow, Arc::clone(&clock)).map_err(StartError::Webhooks)?;
         let queues = redis.clone().map(|redis| Queues::new(redis, Arc::clone(&clock)));
-        let transports = delivery::transports(&config.notify, &courier, queues.as_ref(), &clock)?;
+        let attention = Arc::new(Attention::default());
+        let to_queues = queues.clone().map(|queues| delivery::ToQueues {
+            store: Arc::clone(&store),
+            attention: Arc::clone(&attention),
+            queues,
+        });
+        let transports = delivery::transports(&config.notify, &courier, to_queues, &clock)?;
         delivery::redirect_mail(&*store, &transports).await?;
         let webhooks = Webhooks { courier, store: Arc::clone(&store), clock: Arc::clone(&clock) };
         for plugin in &plugins {
@@ -222,7 +228,6 @@ impl Service {
         let mut handlers = Handlers::of(plugins.iter().map(|plugin| &**plugin))
             .with_carrier(Arc::new(webhooks))
             .with_settings(plugin_settings(&config));
-        let attention = Arc::new(Attention::default());
         if let Some(queues) = &queues {
             let (store, attention) = (Arc::clone(&store), Arc::clone(&attention));
             handlers = handlers.with_carrier(Arc::new(Bullmq { queues: queues.clone(), store, attention }));
@@ -299,6 +304,7 @@ impl Service {
             state: Arc::clone(&state),
             reach: Reach::of(address),
             wake,
+            node: engine.node_id(),
             desk,
             webhook_allow: config.webhook_allow.clone(),
             commands,
@@ -337,7 +343,7 @@ impl Service {
         let metrics = self.metrics.as_ref();
         let metrics = metrics.map_or_else(String::new, |metrics| format!("  metrics    http://{}\n", metrics.address));
         format!(
-            "Punctual {version}\n  API        http://{address}\n{metrics}  database   {database}\n  zone data  {tz} ({source})\n",
+            "Punctual {version}\n  API        http://{address}\n  dashboard  http://{address}/\n{metrics}  database   {database}\n  zone data  {tz} ({source})\n",
             version = env!("CARGO_PKG_VERSION"),
             address = self.address,
             database = self.config.database_url,

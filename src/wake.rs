@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use punctual_actors::{Announcer, Begun, Hints};
+use punctual_actors::{ActorStatus, Announcer, Begun, Hints};
 use punctual_domain::id::TaskId;
 use punctual_domain::news::News;
 use punctual_domain::store::{Created, Creation, Remember, Store, StoreError};
@@ -56,6 +56,14 @@ impl Wake {
             self.tasks_written(made.iter().map(Created::task));
         }
         Ok(creation)
+    }
+
+    /// What the actors of this process are doing; there are none while it is paused.
+    pub(crate) async fn actors(&self) -> Vec<ActorStatus> {
+        match self.engine.hints() {
+            Some(hints) => hints.actors().await,
+            None => Vec::new(),
+        }
     }
 
     /// These tasks were written.

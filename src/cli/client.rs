@@ -47,6 +47,11 @@ pub(super) struct Answer {
 }
 
 impl ClientArgs {
+    /// A service that needs no key.
+    pub(super) fn at(url: String) -> Self {
+        Self { url, token: None }
+    }
+
     pub(super) fn connect(&self) -> Result<Client> {
         let base = Url::parse(&self.url)
             .ok()

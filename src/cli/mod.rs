@@ -5,6 +5,7 @@ mod bench;
 mod calendar;
 mod client;
 mod config;
+mod demo;
 mod doctor;
 mod events;
 mod key;
@@ -22,7 +23,7 @@ mod task;
 mod template;
 mod topic;
 mod tz;
-mod when;
+pub(crate) mod when;
 mod why;
 
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ const EXAMPLES: &str = "\
 Examples:
   punctual serve                                         SQLite, API on 127.0.0.1:7878
   punctual serve --database postgres://me@localhost/app  PostgreSQL, for any number of nodes
+  punctual demo                                          the same with sample data, thrown away at the end
   punctual config check                                  all errors of the configuration
   punctual doctor                                        is everything in place?
   punctual next '0 9 * * 1-5' --tz America/Mexico_City   the next instants
@@ -64,6 +66,8 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 enum Command {
     /// Runs the service
     Serve(serve::ServeArgs),
+    /// Runs the service on a throw-away database, with sample data at work
+    Demo(demo::DemoArgs),
     /// Brings the database's schema up to date
     Migrate(migrate::MigrateArgs),
     /// Prints the next instants of a cron expression
@@ -125,6 +129,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Some(Command::Serve(args)) => args.run(plugins).await,
+            Some(Command::Demo(args)) => args.run(plugins).await,
             Some(Command::Migrate(args)) => args.run(plugins).await,
             Some(Command::Next(args)) => run_next(&args),
             Some(Command::Key(command)) => command.run(plugins).await,

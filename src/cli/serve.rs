@@ -54,23 +54,24 @@ impl ServeArgs {
             () = signals.next() => return Ok(ExitCode::SUCCESS),
         };
         announce(&service.announcement());
-        service.run(async move { stop_on(signals).await }).await?;
+        service.run(async move { stop_on(signals, || {}).await }).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Ends with the first signal; the second one ends the process.
-async fn stop_on(mut signals: Signals) {
+/// Ends with the first signal; the second one does what must not be left undone, and ends the process.
+pub(super) async fn stop_on(mut signals: Signals, at_once: impl FnOnce() + Send + 'static) {
     signals.next().await;
     tokio::spawn(async move {
         signals.next().await;
         warn!("second signal, stopped at once");
+        at_once();
         std::process::exit(1);
     });
 }
 
 /// Prints to stdout; that nobody reads it is no reason to stop.
-fn announce(text: &str) {
+pub(super) fn announce(text: &str) {
     let mut stdout = std::io::stdout();
     let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if printed.is_err() {
@@ -78,17 +79,17 @@ fn announce(text: &str) {
     }
 }
 
-struct Signals {
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -17,7 +17,7 @@ pub(super) fn zones() -> Result<ZoneDatabase> {
 ///
 /// # Errors
 /// When it is none of these; and when the local time does not exist or comes twice, which only the user can decide.
-pub(super) fn instant(text: &str, zone: &str, zones: &ZoneDatabase, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
+pub(crate) fn instant(text: &str, zone: &str, zones: &ZoneDatabase, now: DateTime<Utc>) -> Result<DateTime<Utc>> {
     let text = text.trim();
     if text == "now" {
         return Ok(now);
@@ -73,7 +73,7 @@ fn with_offset(at: DateTime<Utc>, offset_seconds: i32) -> String {
 ///
 /// # Errors
 /// A sentence that says what to write.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration: use 500ms, 90s, 15m, 1h30m or 2d");
     let mut rest = text.trim();
     let mut millis: u64 = 0;
@@ -102,7 +102,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// An instant as the API reads it.
-pub(super) fn written(at: DateTime<Utc>) -> String {
+pub(crate) fn written(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)
 }
 

@@ -2,7 +2,7 @@
 
 mod log;
 mod mail;
-mod queue;
+pub(crate) mod queue;
 mod resend;
 mod smtp;
 mod webhook;
@@ -19,7 +19,7 @@ use punctual_domain::store::{Store, StoreError};
 pub(crate) use smtp::explicit as explicit_smtp_url;
 
 use crate::config::{NotifyConfig, Secret};
-use crate::routes::bullmq::Queues;
+use crate::routes::bullmq::{Attention, Queues};
 use crate::routes::courier::Courier;
 
 /// What sends e-mails.
@@ -29,6 +29,13 @@ const ALERT_WEBHOOK: &str = "alert_webhook";
 /// Whom an alert is for that is not sent to anybody by name.
 const NOBODY_NAMED: &str = "admin";
 
+/// What it takes to send messages to queues.
+pub(crate) struct ToQueues {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) attention: Arc<Attention>,
+    pub(crate) queues: Queues,
+}
+
 /// The transports that the configuration sets up.
 ///
 /// # Errors
@@ -36,7 +43,7 @@ const NOBODY_NAMED: &str = "admin";
 pub(crate) fn transports(
     config: &NotifyConfig,
     courier: &Courier,
-    queues: Option<&Queues>,
+    queues: Option<ToQueues>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Transports, DeliverySetupError> {
     let cannot = |transport: &'static str| move |error: String| DeliverySetupError { transport, error };
@@ -61,9 +68,9 @@ pub(crate) fn transports(
     if let Some(url) = &config.admin_alert_webhook_url {
         transports = transports.with(ALERT_WEBHOOK, webhook("alert", url));
     }
-    if let Some(queues) = queues {
+    if let Some(ToQueues { store, attention, queues }) = queues {
         let queue = Queue { prefix: config.queue_prefix.clone(), name: config.queue.clone() };
-        transports = transports.with("queue", Arc::new(queue::ToQueue { queues: queues.clone(), queue }));
+        transports = transports.with("queue", Arc::new(queue::ToQueue { store, attention, queues, queue }));
     }
     Ok(transports)
 }

@@ -1,19 +1,25 @@
 //! The transport `queue`: messages become jobs of a BullMQ queue, for a service that sends them by itself.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use punctual_domain::delivery::{DeliveryError, Transport};
-use punctual_domain::hand_over::Queue;
+use punctual_domain::hand_over::{MessageJob, Queue};
 use punctual_domain::outbox::{Content, Message};
+use punctual_domain::store::Store;
 use serde_json::{Map, Value, json};
 
 use super::content;
-use crate::routes::bullmq::{Job, Queues};
+use crate::routes::bullmq::{Accepted, Attention, Job, Queues};
 
 /// The name of a message's job that was not made from a template.
 const PLAIN: &str = "message";
 
-/// Sends messages to a queue.
+/// Sends messages to a queue. What the queue loses before a worker has ended it, the [`Keeper`](crate::routes::bullmq::Keeper)
+/// gives to it again.
 pub(crate) struct ToQueue {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) attention: Arc<Attention>,
     pub(crate) queues: Queues,
     pub(crate) queue: Queue,
 }
@@ -21,11 +27,25 @@ pub(crate) struct ToQueue {
 #[async_trait]
 impl Transport for ToQueue {
     async fn send(&self, message: &Message) -> Result<String, DeliveryError> {
-        let job = job(message, content(message)?);
+        let job = job_of(message)?;
+        // Noted first: nobody may hear of its end before it is known whose it is.
+        let noted = MessageJob { message_id: message.id, job_id: job.id.clone() };
+        self.store.note_message_job(&self.queue, &noted).await.map_err(DeliveryError::later)?;
         // One that was there is the same message: somebody was first, or an answer of ours got lost.
-        self.queues.hand_over(&self.queue, &job).await.map_err(DeliveryError::later)?;
+        if self.queues.hand_over(&self.queue, &job).await.map_err(DeliveryError::later)? == Accepted::WasThere {
+            self.attention.ended(&self.queue, &job.id);
+        }
+        self.attention.handed_to(&self.queue);
         Ok(job.id)
     }
+}
+
+/// The job of a message.
+///
+/// # Errors
+/// When the message says nothing that can be understood.
+pub(crate) fn job_of(message: &Message) -> Result<Job, DeliveryError> {
+    Ok(job(message, content(message)?))
 }
 
 /// The job of a message: what the template was filled with, for those who have templates of their own, or else what it says.

@@ -1,11 +1,12 @@
 //! The transport `smtp`: e-mails by way of a mail server, over a few connections that are kept.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lettre::message::{Mailbox, MultiPart};
-use lettre::transport::smtp::PoolConfig;
-use lettre::transport::smtp::response::Category;
+use lettre::message::{Mailbox, MultiPart, SinglePart};
+use lettre::transport::smtp::response::{Category, Code, Detail};
+use lettre::transport::smtp::{AsyncSmtpTransportBuilder, PoolConfig};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use punctual_domain::delivery::{DeliveryError, Transport};
 use punctual_domain::outbox::Message;
@@ -18,14 +19,22 @@ use super::mail::Mail;
 const CONNECTIONS: u32 = 8;
 /// How long the server may take for each of its answers.
 const ANSWER: Duration = Duration::from_secs(60);
+/// An answer to commands that came in a wrong order.
+const BAD_SEQUENCE: (Category, Detail) = (Category::Syntax, Detail::Three);
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Sends e-mails by way of a mail server.
+///
+/// Who waits for an e-mail may lose patience in the middle of it. lettre's own pool would take back such a connection, and the
+/// next e-mail would be answered what was meant for that one. So each sending has a connection to itself, and only who comes to its
+/// end gives it back.
 pub(crate) struct Smtp {
-    server: AsyncSmtpTransport<Tokio1Executor>,
+    server: AsyncSmtpTransportBuilder,
     from: Mailbox,
-    /// The pool keeps so many connections, and would make any number: whoever comes on top of that waits here.
+    /// Those that nobody uses at the moment; each has one connection at the most.
+    idle: Mutex<Vec<AsyncSmtpTransport<Tokio1Executor>>>,
+    /// Whoever comes on top of so many waits here.
     places: Semaphore,
 }
 
@@ -38,9 +47,12 @@ impl Smtp {
         let server = AsyncSmtpTransport::<Tokio1Executor>::from_url(explicit(url)?.as_str())
             .map_err(|error| error.to_string())?
             .timeout(Some(ANSWER))
-            .pool_config(PoolConfig::new().max_size(CONNECTIONS).idle_timeout(IDLE))
-            .build();
-        Ok(Self { server, from, places: Semaphore::new(CONNECTIONS as usize) })
+            .pool_config(PoolConfig::new().max_size(1).idle_timeout(IDLE));
+        Ok(Self { server, from, idle: Mutex::default(), places: Semaphore::new(CONNECTIONS as usize) })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<AsyncSmtpTransport<Tokio1Executor>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,8 +61,13 @@ impl Transport for Smtp {
     async fn send(&self, message: &Message) -> Result<String, DeliveryError> {
         let mail = Mail::of(message, &self.from)?;
         let message_id = mail.message_id.clone();
+        let mail = compose(mail)?;
         let _place = self.places.acquire().await.map_err(DeliveryError::later)?;
-        self.server.send(compose(mail)?).await.map(|_| message_id).map_err(refusal)
+        let idle = self.idle().pop();
+        let server = idle.unwrap_or_else(|| self.server.clone().build());
+        let sent = server.send(mail).await;
+        self.idle().push(server);
+        sent.map(|_| message_id).map_err(refusal)
     }
 
     fn concurrency(&self) -> u32 {
@@ -106,7 +123,8 @@ fn compose(mail: Mail) -> Result<lettre::Message, DeliveryError> {
         .date(written_at.into());
     let composed = match html {
         Some(html) => headers.multipart(MultiPart::alternative_plain_html(text, html)),
-        None => headers.body(text),
+        // With its type: readers take a bare body for ASCII.
+        None => headers.singlepart(SinglePart::plain(text)),
     };
     composed.map_err(|error| DeliveryError::never(format!("the e-mail cannot be written: {error}")))
 }
@@ -117,8 +135,10 @@ fn refusal(error: lettre::transport::smtp::Error) -> DeliveryError {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    // 530, 534, 535, 538: who we are, and how we say so.
-    let is_about_us = error.status().is_some_and(|code| code.category == Category::Unspecified3);
+    // 530, 534, 535, 538: who we are, and how we say so. 503: what we said before.
+    let is_about_us =
+        |code: Code| code.category == Category::Unspecified3 || (code.category, code.detail) == BAD_SEQUENCE;
+    let is_about_us = error.status().is_some_and(is_about_us);
     if error.is_permanent() && !is_about_us { DeliveryError::never(said) } else { DeliveryError::later(said) }
 }
 
@@ -158,10 +178,13 @@ mod tests {
         let plain = written(&message);
         let (headers, body) = plain.split_once("\r\n\r\n").unwrap();
         let names: Vec<_> = headers.split("\r\n").map(|line| line.split(':').next().unwrap()).collect();
-        let expected = ["From", "To", "Subject", "Message-ID", "Date", "Content-Transfer-Encoding"];
-        assert_eq!(names, expected, "{headers}");
+        let expected = ["From", "To", "Subject", "Message-ID", "Date"];
+        assert_eq!(names[..5], expected, "{headers}");
+        let of_the_body = ["Content-Transfer-Encoding", "Content-Type", "MIME-Version"];
+        assert!(names[5..].iter().all(|name| of_the_body.contains(name)) && names.len() == 8, "{headers}");
+        assert!(headers.contains("Content-Type: text/plain; charset=utf-8"), "{headers}");
         assert!(headers.contains("Date: Mon, 16 Nov 2026 14:30:00"), "{headers}");
-        assert_eq!(body, "Hello");
+        assert_eq!(body, "Hello\r\n");
         let body = r#"{"subject":"x","text":"Hello","html":"<p>Hello</p>"}"#;
         message.body = punctual_domain::json::Json::parse(body).unwrap();
         assert!(written(&message).contains("Content-Type: multipart/alternative;"));

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 use punctual_domain::audit::{AuditEntry, LOCAL};
@@ -17,7 +17,7 @@ use punctual_domain::store::{AuditFilter, Page, Span};
 use serde::Serialize;
 
 use super::auth::Caller;
-use super::endpoint::Access;
+use super::endpoint::{Access, Called};
 use super::instant::Instant;
 use super::problem::Problem;
 use super::query::Parameters;
@@ -63,6 +63,36 @@ pub(crate) async fn note(State(api): State<Arc<Api>>, mut request: Request, next
     let action = format!("{} {route}", request.method());
     let in_path = target_of(&route, request.uri().path());
     let response = next.run(request).await;
+    let target = target.get().unwrap_or(in_path);
+    write(&api, caller.as_ref(), action, target, response.status(), request_id).await;
+    response
+}
+
+/// Notes a form that was refused before it called the route of the API that it is for; what that route answers it notes
+/// itself.
+pub(crate) async fn note_refused(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let caller = request.extensions().get::<Caller>().cloned();
+    let request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let target = target_of(route.as_ref().map_or("", MatchedPath::as_str), request.uri().path());
+    let response = next.run(request).await;
+    if let Some(Called { method, route }) = response.extensions().get::<Called>()
+        && changes(method, || table::access(method, route))
+    {
+        let action = format!("{method} {route}");
+        write(&api, caller.as_ref(), action, target, response.status(), request_id).await;
+    }
+    response
+}
+
+async fn write(
+    api: &Api,
+    caller: Option<&Caller>,
+    action: String,
+    target: String,
+    status: StatusCode,
+    request_id: RequestId,
+) {
     let (key_id, actor) = match caller {
         Some(Caller::Key(key)) => (Some(key.id), key.name.clone()),
         _ => (None, LOCAL.to_owned()),
@@ -73,14 +103,13 @@ pub(crate) async fn note(State(api): State<Arc<Api>>, mut request: Request, next
         key_id,
         actor,
         action,
-        target: target.get().unwrap_or(in_path),
-        status: response.status().as_u16(),
+        target,
+        status: status.as_u16(),
         request_id: request_id.0,
     };
     if let Err(error) = api.store.record(vec![entry.clone()]).await {
         tracing::error!(%error, actor = entry.actor, action = entry.action, target = entry.target, "change not noted");
     }
-    response
 }
 
 /// What was changed, where the path does not say it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use punctual_domain::key::{ApiKey, Role};
@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use super::Api;
 use super::problem::{Code, Problem};
+use crate::dashboard::session;
 use crate::keyring;
 
 /// How soon this node notices that another one made the first key.
@@ -107,6 +108,11 @@ impl Caller {
         matches!(self, Self::Key(key) if !key.topics.is_empty())
     }
 
+    /// Whether the caller's key has at least this role.
+    pub(crate) fn may(&self, role: Role) -> bool {
+        self.check_role(role).is_ok()
+    }
+
     /// Refuses a topic that the caller's key is not for.
     pub(crate) fn check_topic(&self, topic: &Topic) -> Result<(), Problem> {
         match self {
@@ -154,7 +160,7 @@ impl Caller {
 
 /// Finds out who the caller is; what they may do is checked route by route.
 pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
-    match identify(&api, request.headers()).await {
+    match identify(&api, &Credentials::of(&request)).await {
         Ok(caller) => {
             if let Caller::Key(key) = &caller
                 && let Err(problem) = api.limits.count(key.id, api.time.now())
@@ -172,25 +178,44 @@ pub(crate) async fn caller(State(api): State<Arc<Api>>, mut request: Request, ne
 /// no key is needed.
 pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up: bool) -> bool {
     match store_is_up {
-        true => identify(api, headers).await.is_ok(),
+        true => identify(api, &Credentials { bearer: bearer(headers), session: None }).await.is_ok(),
         false => matches!(api.keys.are_needed().await, Ok(false)),
     }
 }
 
-async fn identify(api: &Api, headers: &HeaderMap) -> Result<Caller, Problem> {
+/// What a request shows to say who sends it.
+struct Credentials<'a> {
+    bearer: Option<&'a str>,
+    /// The key that somebody logged in with.
+    session: Option<&'a str>,
+}
+
+impl<'a> Credentials<'a> {
+    /// A session opens the dashboard, and of the API what is only read: a program that writes has its key.
+    fn of(request: &'a Request) -> Self {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let counts = is_read || !request.uri().path().starts_with("/api/");
+        let session = counts.then(|| session::key(request.headers())).flatten();
+        Self { bearer: bearer(request.headers()), session }
+    }
+}
+
+async fn identify(api: &Api, credentials: &Credentials<'_>) -> Result<Caller, Problem> {
     if !api.keys.are_needed().await? {
         return Ok(Caller::Local);
     }
-    let Some(bearer) = bearer(headers) else {
+    let Some(secret) = credentials.bearer.or(credentials.session) else {
         return Err(Problem::new(Code::Unauthenticated, "send an API key as `Authorization: Bearer pk_…`"));
     };
-    let hash = keyring::hash(bearer);
+    Ok(Caller::Key(Arc::new(known_key(api, secret).await?)))
+}
+
+/// The key, if it is known and was not revoked.
+pub(crate) async fn known_key(api: &Api, secret: &str) -> Result<ApiKey, Problem> {
+    let hash = keyring::hash(secret);
     // Found by its hash, which tells nothing about the key; compared once more in a time that tells nothing either.
     let found = api.store.key_by_hash(&hash).await?.filter(|key| keyring::is_same(&key.hash, &hash));
-    let Some(key) = found else {
-        return Err(Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"));
-    };
-    Ok(Caller::Key(Arc::new(key)))
+    found.ok_or_else(|| Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -74,6 +74,18 @@ impl FromRequest<Arc<Api>> for OptionalBody {
     }
 }
 
+/// The fields of a form of the dashboard, as text.
+pub(crate) struct FormBody(pub(crate) JsonBody);
+
+impl FromRequest<Arc<Api>> for FormBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        check_is_one_of(&["application/x-www-form-urlencoded"], request.headers())?;
+        receive(request.into_body(), api).await.map(Self)
+    }
+}
+
 /// The body of a batch.
 pub(crate) struct BatchBody(pub(crate) JsonBody);
 

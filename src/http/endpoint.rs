@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{Extensions, Method};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -33,6 +33,8 @@ pub(crate) struct Endpoint {
     pub(crate) summary: &'static str,
     /// Says what it takes and answers.
     pub(crate) describe: Describe,
+    /// The route of the API that a form of the dashboard calls.
+    calls: Option<Called>,
     handler: MethodRouter<Arc<Api>>,
 }
 
@@ -52,6 +54,13 @@ pub(crate) enum Pace {
     Quick,
     /// As long as it takes to move many tasks.
     Slow,
+}
+
+/// A route of the API that a form would have called, had its sender been allowed to.
+#[derive(Debug, Clone)]
+pub(crate) struct Called {
+    pub(crate) method: Method,
+    pub(crate) route: &'static str,
 }
 
 /// Adds to an operation what it takes and answers.
@@ -121,6 +130,7 @@ where
         id: "",
         summary: "",
         describe: Box::new(|operation| operation),
+        calls: None,
         handler: on(filter, handler),
     })
 }
@@ -135,6 +145,16 @@ impl Pace {
 }
 
 impl Unnamed {
+    /// A page of the dashboard: people find it by a link, and no program needs its name.
+    pub(crate) fn page(self) -> Endpoint {
+        self.0
+    }
+
+    /// A form of the dashboard, which calls a route of the API.
+    pub(crate) fn form(self, calls: Called) -> Endpoint {
+        Endpoint { calls: Some(calls), ..self.0 }
+    }
+
     /// Gives it time.
     pub(crate) fn slow(mut self) -> Self {
         self.0.pace = Pace::Slow;
@@ -153,6 +173,11 @@ impl Unnamed {
 }
 
 impl Endpoint {
+    /// Gives it time.
+    pub(crate) fn slow(self) -> Self {
+        Self { pace: Pace::Slow, ..self }
+    }
+
     /// The same route for everybody, at an address that not everybody reaches.
     pub(crate) fn opened(self) -> Self {
         Self { access: Access::Open, ..self }
@@ -160,15 +185,29 @@ impl Endpoint {
 
     /// Adds the route to a router, behind the check of its role, and with its deadline.
     pub(crate) fn add_to(self, router: Router<Arc<Api>>) -> Router<Arc<Api>> {
-        let (access, deadline) = (self.access, self.pace.deadline());
-        let layer = from_fn(move |request: Request, next: Next| async move {
-            match check(access, &request) {
-                Ok(()) => within(deadline, next.run(request)).await,
-                Err(problem) => problem.into_response(),
+        let (access, deadline, calls) = (self.access, self.pace.deadline(), self.calls);
+        let layer = from_fn(move |request: Request, next: Next| {
+            let calls = calls.clone();
+            async move {
+                match check(access, &request) {
+                    Ok(()) => within(deadline, next.run(request)).await,
+                    Err(problem) => {
+                        let mut response = problem.into_response();
+                        response.extensions_mut().extend(calls.map(refused_call).unwrap_or_default());
+                        response
+                    }
+                }
             }
         });
         router.route(&self.path, self.handler.route_layer(layer))
     }
+}
+
+/// Says on an answer which call was refused.
+fn refused_call(called: Called) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(called);
+    extensions
 }
 
 /// Whether the caller's role is enough. Whoever was not identified is nobody.

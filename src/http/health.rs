@@ -77,7 +77,8 @@ async fn database_is_up(api: &Api) -> bool {
     matches!(tokio::time::timeout(PATIENCE, api.store.now()).await, Ok(Ok(_)))
 }
 
-async fn redis_is_up(api: &Api) -> Option<bool> {
+/// Whether Redis answers, if there is to be one.
+pub(crate) async fn redis_is_up(api: &Api) -> Option<bool> {
     match &api.redis {
         Some(redis) => Some(redis.ping().await.is_ok()),
         None => None,

@@ -4,29 +4,29 @@
 //! room and deadline, the API key and its role; then its handler. Health checks need none of the latter. Which routes
 //! there are stands in `table.rs`, and nowhere else.
 
-mod audit;
-mod auth;
+pub(crate) mod audit;
+pub(crate) mod auth;
 mod batch;
-mod body;
-mod bulk;
+pub(crate) mod body;
+pub(crate) mod bulk;
 mod calendars;
 mod call;
 mod claims;
-mod cursor;
-mod endpoint;
+pub(crate) mod cursor;
+pub(crate) mod endpoint;
 mod etag;
 mod event_view;
-mod events;
+pub(crate) mod events;
 mod executions;
 mod fields;
 mod fingerprint;
 mod guard;
-mod health;
+pub(crate) mod health;
 mod inspection;
-mod instant;
-mod keys;
+pub(crate) mod instant;
+pub(crate) mod keys;
 mod limits;
-mod list_page;
+pub(crate) mod list_page;
 mod listener;
 mod memory;
 mod merge_patch;
@@ -34,26 +34,26 @@ mod metrics;
 mod moves;
 mod new_schedule;
 mod new_task;
-mod nodes;
+pub(crate) mod nodes;
 mod openapi;
-mod outbox;
-mod outlook;
+pub(crate) mod outbox;
+pub(crate) mod outlook;
 mod plugin_routes;
-mod problem;
-mod query;
+pub(crate) mod problem;
+pub(crate) mod query;
 mod requests;
-mod schedule_edit;
+pub(crate) mod schedule_edit;
 mod schedule_moves;
-mod schedule_view;
-mod schedules;
+pub(crate) mod schedule_view;
+pub(crate) mod schedules;
 mod settle;
 mod state;
-mod table;
-mod task_view;
-mod tasks;
-mod templates;
-mod topics;
-mod trace;
+pub(crate) mod table;
+pub(crate) mod task_view;
+pub(crate) mod tasks;
+pub(crate) mod templates;
+pub(crate) mod topics;
+pub(crate) mod trace;
 mod work;
 
 use std::any::Any;
@@ -67,6 +67,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use chrono::TimeDelta;
 use punctual_domain::fire::FireRules;
+use punctual_domain::id::NodeId;
 use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use serde::Serialize;
@@ -86,6 +87,7 @@ pub(crate) use state::State;
 pub(crate) use topics::declared as declared_topic;
 
 use crate::config::Network;
+use crate::dashboard;
 use crate::engine::Command;
 use crate::feed::Feed;
 use crate::inspect::Inspector;
@@ -107,29 +109,32 @@ const COMPRESSED_FROM: u64 = 1024;
 
 /// What the handlers work with.
 pub(crate) struct Api {
-    store: Arc<dyn Store>,
-    zones: ZoneDatabase,
-    time: Arc<StoreTime>,
-    topics: Arc<TopicDirectory>,
-    fire_rules: FireRules,
-    inspector: Inspector,
-    keys: auth::Keys,
-    redis: Option<Redis>,
-    state: Arc<State>,
-    wake: Arc<Wake>,
-    desk: PullDesk,
-    webhook_allow: Vec<Network>,
-    commands: mpsc::Sender<Command>,
-    limits: limits::Limits,
-    places: Semaphore,
-    body_memory: Memory,
-    batch_memory: Memory,
-    page_memory: Memory,
-    gauges: metrics::Gauges,
-    feed: Feed,
-    templates: Templates,
-    plugins: PluginRoutes,
-    document: OnceLock<serde_json::Value>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) zones: ZoneDatabase,
+    pub(crate) time: Arc<StoreTime>,
+    pub(crate) topics: Arc<TopicDirectory>,
+    pub(crate) fire_rules: FireRules,
+    pub(crate) inspector: Inspector,
+    pub(crate) keys: auth::Keys,
+    pub(crate) redis: Option<Redis>,
+    pub(crate) state: Arc<State>,
+    pub(crate) wake: Arc<Wake>,
+    /// This process, as others know it.
+    pub(crate) node: NodeId,
+    pub(crate) desk: PullDesk,
+    pub(crate) webhook_allow: Vec<Network>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) limits: limits::Limits,
+    pub(crate) places: Semaphore,
+    pub(crate) body_memory: Memory,
+    pub(crate) batch_memory: Memory,
+    pub(crate) page_memory: Memory,
+    pub(crate) gauges: metrics::Gauges,
+    pub(crate) feed: Feed,
+    pub(crate) templates: Templates,
+    pub(crate) plugins: PluginRoutes,
+    pub(crate) glances: dashboard::Glances,
+    pub(crate) document: OnceLock<serde_json::Value>,
 }
 
 /// What an [`Api`] is made of.
@@ -146,6 +151,8 @@ pub(crate) struct Parts {
     pub(crate) reach: Reach,
     /// Who wants to know of new tasks; nobody while paused.
     pub(crate) wake: Arc<Wake>,
+    /// This process, as others know it.
+    pub(crate) node: NodeId,
     /// Where workers claim.
     pub(crate) desk: PullDesk,
     /// Private networks that a webhook may reach.
@@ -177,6 +184,7 @@ impl Api {
             inspector: parts.inspector,
             redis: parts.redis,
             wake: parts.wake,
+            node: parts.node,
             desk: parts.desk,
             webhook_allow: parts.webhook_allow,
             commands: parts.commands,
@@ -190,6 +198,7 @@ impl Api {
             feed: parts.feed,
             templates: parts.templates,
             plugins: parts.plugins,
+            glances: dashboard::Glances::default(),
             document: OnceLock::new(),
         }
     }
@@ -207,14 +216,37 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
     let guarded = guarded
         .into_iter()
         .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
+        .layer(from_fn_with_state(Arc::clone(api), audit::note));
+    let inside = guarded.clone().with_state(Arc::clone(api));
+    let guarded = guarded
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(Arc::clone(api), audit::note))
         .layer(from_fn_with_state(Arc::clone(api), auth::caller))
         .layer(from_fn_with_state(Arc::clone(api), guard::room))
         .layer(from_fn_with_state(Arc::clone(api), guard::origin));
     let open = open.into_iter().fold(Router::new(), |router, endpoint| endpoint.add_to(router));
-    surrounded(open.method_not_allowed_fallback(wrong_method).merge(guarded).with_state(Arc::clone(api)))
+    let open = open.method_not_allowed_fallback(wrong_method);
+    let pages = pages(api, inside);
+    surrounded(open.merge(guarded).merge(pages).with_state(Arc::clone(api)))
+}
+
+/// The dashboard's routes. What a form changes is changed by the API's own routes, `inside`: behind their roles, their
+/// checks and their audit log.
+fn pages(api: &Arc<Api>, inside: Router) -> Router<Arc<Api>> {
+    let (open, guarded) =
+        dashboard::endpoints().into_iter().partition::<Vec<_>, _>(|endpoint| endpoint.access == Access::Open);
+    let open = open.into_iter().fold(Router::new(), |router, endpoint| endpoint.add_to(router));
+    let guarded = guarded
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| endpoint.add_to(router))
+        .layer(axum::Extension(dashboard::Inside(inside)))
+        .layer(from_fn_with_state(Arc::clone(api), audit::note_refused))
+        .layer(from_fn_with_state(Arc::clone(api), auth::caller));
+    open.merge(guarded)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(api), guard::room))
+        .layer(from_fn_with_state(Arc::clone(api), guard::origin))
+        .layer(from_fn(dashboard::dress))
 }
 
 /// The routes of an address that is for metrics alone: whoever reaches it needs no key.
@@ -247,9 +279,10 @@ fn cannot_be_shown(error: serde_json::Error) -> Problem {
     Problem::new(Code::Internal, "what is stored cannot be shown; the log says more")
 }
 
-async fn no_such_route(request: Request) -> Problem {
+async fn no_such_route(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(100).collect();
-    Problem::not_found(&format!("route {path:?}"))
+    let problem = Problem::not_found(&format!("route {path:?}"));
+    dashboard::or_page(problem, request.uri().path(), request.headers())
 }
 
 async fn wrong_method(request: Request) -> Problem {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use punctual_domain::id::NodeId;
 use punctual_domain::node::Node;
 use punctual_domain::store::Page;
@@ -30,6 +30,13 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let mut parameters = Parameters::of(&uri)?;
     let page: Page<NodeId> = parameters.page();
     parameters.finish()?;
+    let known = known(&api).await?;
+    let views: Vec<_> = known.iter().map(NodeView::of).collect();
+    cursor::page_of(&uri, &views, page, |view| view.id)
+}
+
+/// The nodes that share the database.
+pub(crate) async fn known(api: &Api) -> Result<Vec<KnownNode>, Problem> {
     let (nodes, leadership) = tokio::try_join!(api.store.nodes(SHOWN), api.store.leadership(LEADERSHIP))?;
     let leader = leadership.filter(|leadership| leadership.expires_at > api.time.now()).map(|held| held.owner);
     // Where there can be no others nobody is elected: whoever works leads.
@@ -38,8 +45,25 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
         false => !api.state.is_paused(),
     };
     let now = api.time.now();
-    let views: Vec<_> = nodes.iter().map(|node| NodeView::of(node, leads(node), now)).collect();
-    cursor::page_of(&uri, &views, page, |view| view.id)
+    Ok(nodes
+        .into_iter()
+        .map(|node| {
+            // One of another release may say other things.
+            let about: About = serde_json::from_str(node.about.as_str()).unwrap_or_default();
+            let silence = TimeDelta::milliseconds(about.beat_ms) * MISSED_BEATS + TOLERATED;
+            KnownNode { is_silent: now - node.seen_at > silence, leads: leads(&node), about, node }
+        })
+        .collect())
+}
+
+/// A node, and how it stands.
+pub(crate) struct KnownNode {
+    pub(crate) node: Node,
+    pub(crate) about: About,
+    /// Whether it missed so many beats that it must have died, or cannot reach the store.
+    pub(crate) is_silent: bool,
+    /// Whether it decides what is due.
+    pub(crate) leads: bool,
 }
 
 /// A node as the API shows it.
@@ -52,21 +76,19 @@ struct NodeView<'a> {
     started_at: Instant,
     seen_at: Instant,
     paused: bool,
-    /// Whether it missed so many beats that it must have died, or cannot reach the store.
     silent: bool,
-    /// Whether it decides what is due.
     leader: bool,
-    plugins: Vec<String>,
-    listen: Option<String>,
+    plugins: &'a [String],
+    listen: Option<&'a str>,
 }
 
 /// What a node says about itself.
 #[derive(Deserialize)]
 #[serde(default)]
-struct About {
-    paused: bool,
-    plugins: Vec<String>,
-    listen: Option<String>,
+pub(crate) struct About {
+    pub(crate) paused: bool,
+    pub(crate) plugins: Vec<String>,
+    pub(crate) listen: Option<String>,
     beat_ms: i64,
 }
 
@@ -77,20 +99,18 @@ impl Default for About {
 }
 
 impl<'a> NodeView<'a> {
-    fn of(node: &'a Node, leader: bool, now: DateTime<Utc>) -> Self {
-        // One of another release may say other things.
-        let About { paused, plugins, listen, beat_ms } = serde_json::from_str(node.about.as_str()).unwrap_or_default();
+    fn of(KnownNode { node, about, is_silent, leads }: &'a KnownNode) -> Self {
         Self {
             id: node.id,
             version: &node.version,
             tz_version: &node.tz_version,
             started_at: Instant(node.started_at),
             seen_at: Instant(node.seen_at),
-            paused,
-            silent: now - node.seen_at > TimeDelta::milliseconds(beat_ms) * MISSED_BEATS + TOLERATED,
-            leader,
-            plugins,
-            listen,
+            paused: about.paused,
+            silent: *is_silent,
+            leader: *leads,
+            plugins: &about.plugins,
+            listen: about.listen.as_deref(),
         }
     }
 }

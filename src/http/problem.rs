@@ -215,6 +215,8 @@ impl IntoResponse for Problem {
         {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
+        // Whoever shows it in another form finds it here.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -32,14 +32,14 @@ pub(super) struct Wanted {
 
 impl Attention {
     /// Something was handed to a queue.
-    pub(super) fn handed_to(&self, queue: &Queue) {
+    pub(crate) fn handed_to(&self, queue: &Queue) {
         if self.with(|wanted| !wanted.known.contains(queue) && wanted.known.insert(queue.clone())) {
             self.widened.notify_one();
         }
     }
 
     /// A job has ended, and nobody may have heard of it.
-    pub(super) fn ended(&self, queue: &Queue, job_id: &str) {
+    pub(crate) fn ended(&self, queue: &Queue, job_id: &str) {
         self.with(|wanted| {
             if wanted.jobs.len() < MOST {
                 wanted.jobs.push((queue.clone(), job_id.to_owned()));

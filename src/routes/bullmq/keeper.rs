@@ -6,6 +6,7 @@
 //!
 //! *Healing.* Events can be trimmed before they are read, and a queue can lose its jobs. So whoever begins to follow a queue looks up
 //! every job of it, and again now and then, at once if Redis shows that it has forgotten: what has ended is settled, and what is missing is handed over again.
+//! So are messages that went to a queue, until their jobs have ended.
 //!
 //! *Attending.* A cancelled task's job is removed if it has not begun, and a task whose time is up fails.
 //!
@@ -16,9 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_actors::Origin;
-use punctual_domain::hand_over::{HandOver, MirroredAttempt, Queue};
+use punctual_domain::hand_over::{HandOver, MessageJob, MirroredAttempt, Queue};
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::json::Json;
+use punctual_domain::outbox::{Message, MessageStatus};
 use punctual_domain::store::{Extension, Settled, Settling, Store, WhichHandOvers};
 use punctual_domain::task::{AttemptOutcome, MAX_RESULT_BYTES, Settlement, TaskStatus};
 use redis::aio::MultiplexedConnection;
@@ -29,6 +31,7 @@ use tracing::{debug, error, info, warn};
 use super::attention::Attention;
 use super::job::Job;
 use super::redis::{Found, JobEnd, JobEvent, Queues, Read, Told};
+use crate::delivery::queue::job_of;
 use crate::redis::NotNow;
 use crate::store_time::StoreTime;
 use crate::topics::TopicDirectory;
@@ -255,11 +258,16 @@ impl Work {
     /// Writes what events say.
     async fn hear(&self, queue: &Queue, followed: &mut Followed, events: Vec<JobEvent>) -> Result<(), NotNow> {
         let mut said: HashMap<String, Option<JobEnd>> = HashMap::new();
+        let (mut others, mut progress) = (Vec::new(), HashMap::new());
         for JobEvent { job_id, told } in events {
             match told {
+                Told::Ended(_) if !Job::is_of_task(&job_id) => others.push(job_id),
                 Told::Ended(end) => {
                     followed.retried.remove(&job_id);
                     said.insert(job_id, Some(end));
+                }
+                Told::Progress(said) => {
+                    progress.insert(job_id, said);
                 }
                 Told::Retried if followed.retried.len() < RETRIED => {
                     followed.retried.insert(job_id);
@@ -269,6 +277,13 @@ impl Work {
                 }
                 Told::Retried | Told::Began => {}
             }
+        }
+        // What was said after the end of a job changes nothing: its hand-over is gone, or about to go.
+        if !progress.is_empty() {
+            self.0.store.note_progress(queue, &progress.into_iter().collect::<Vec<_>>()).await?;
+        }
+        if !others.is_empty() {
+            self.0.store.forget_message_jobs(queue, &others).await?;
         }
         let jobs: Vec<_> = said.keys().cloned().collect();
         for some in jobs.chunks(PAGE as usize) {
@@ -373,9 +388,43 @@ impl Work {
             store.handed_over_again(&again).await?;
             self.record(queue, ended).await?;
         }
+        self.heal_messages(queue, &mut healed).await?;
         self.clear_strays().await?;
         metrics::counter!("punctual_hand_overs_total", "result" => "healed").increment(healed.healed);
         Ok(healed)
+    }
+
+    /// The same for messages: what has ended is forgotten, what is missing is given to the queue again.
+    async fn heal_messages(&self, queue: &Queue, healed: &mut Healed) -> Result<(), NotNow> {
+        let is_wanted = |message: &Message| message.status != MessageStatus::Failed;
+        let Parts { store, queues, .. } = &self.0;
+        let mut after = None;
+        loop {
+            let page = store.message_jobs(queue, after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.message_id);
+            let ids: Vec<_> = page.iter().map(|job| job.job_id.as_str()).collect();
+            let found = queues.look_up(queue, &ids).await?;
+            healed.scanned += page.len() as u64;
+            let mut over = Vec::new();
+            for (MessageJob { message_id, job_id }, found) in page.into_iter().zip(found) {
+                match found {
+                    Some(found) if found.end.is_some() => over.push(job_id),
+                    Some(_) => healed.skipped += 1,
+                    None => match store.message(message_id).await?.filter(is_wanted).map(|message| job_of(&message)) {
+                        Some(Ok(job)) => {
+                            queues.hand_over(queue, &job).await?;
+                            healed.healed += 1;
+                        }
+                        // It was removed for its age or given up, or cannot be read: nobody waits for it any more.
+                        Some(Err(_)) | None => over.push(job_id),
+                    },
+                }
+            }
+            if !over.is_empty() {
+                store.forget_message_jobs(queue, &over).await?;
+            }
+        }
     }
 
     /// Makes the job of a task anew; `None` if the task has gone on meanwhile.
@@ -404,6 +453,10 @@ impl Work {
             }
             // What is not done now, healing finds.
             for (queue, jobs) in by_queue {
+                let (jobs, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|(id, _)| Job::is_of_task(id));
+                if let Err(error) = self.forget_ended(&queue, others).await {
+                    debug!(%queue, %error, "messages that have ended are left to the next look");
+                }
                 if let Err(error) = self.record(&queue, jobs).await {
                     debug!(%queue, %error, "jobs that have ended are left to the next look");
                 }
@@ -413,6 +466,19 @@ impl Work {
                     debug!(task_id = %id, %error, "the job of a task that ended is left to the next look");
                 }
             }
+        }
+    }
+
+    /// Forgets messages whose jobs have ended.
+    async fn forget_ended(&self, queue: &Queue, jobs: Vec<(String, Option<JobEnd>)>) -> Result<(), NotNow> {
+        let ids: Vec<_> = jobs.iter().map(|(id, _)| id.as_str()).collect();
+        let found = self.0.queues.look_up(queue, &ids).await?;
+        let has_ended = |found: Option<Found>| found.is_some_and(|found| found.end.is_some());
+        let jobs = jobs.iter().zip(found).filter(|(_, found)| has_ended(found.clone()));
+        let over: Vec<_> = jobs.map(|((id, _), _)| id.clone()).collect();
+        match over.is_empty() {
+            true => Ok(()),
+            false => Ok(self.0.store.forget_message_jobs(queue, &over).await?),
         }
     }
 

@@ -5,6 +5,9 @@
 //! next claim, and the repeat finds the job. From then on the [`Keeper`] follows the queue's events and settles the task;
 //! what a queue has lost, it hands over again.
 //!
+//! The script is our own. The crate `bullmq-official` (1.4.4) hands over as release 6 does: while a queue is paused it pushes to `wait`, where
+//! a queue that release 5 paused loses the job when it goes on; and its `add` answers the same for a new job and for one that was there.
+//!
 //! While Redis is away an attempt waits for it, and gives the task back after a while without using up an attempt.
 
 mod attention;

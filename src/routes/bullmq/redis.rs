@@ -23,6 +23,8 @@ const REMOVE: &str = include_str!("remove.lua");
 const EVENTS: usize = 500;
 /// How long a reader waits for events at a time.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
+/// The longest word on its progress that is kept of a job, in bytes.
+const MOST_PROGRESS: usize = 4 * 1024;
 /// How long a key stays that shows whether Redis has lost what it held, unless its node is at work.
 const WITNESS_SECONDS: u32 = 600;
 
@@ -70,6 +72,8 @@ pub(super) enum Told {
     Retried,
     /// A try began.
     Began,
+    /// Its worker says how far it has come, in JSON.
+    Progress(String),
 }
 
 /// An event of a queue.
@@ -204,9 +208,9 @@ fn place(id: &str) -> Option<(u64, u64)> {
     Some((millis.parse().ok()?, sequence.parse().ok()?))
 }
 
-/// What an event with these fields tells about the job of a task, if anything.
+/// What an event with these fields tells about the job of a task or a message, if anything.
 fn event(field: &dyn Fn(&str) -> Option<String>) -> Option<JobEvent> {
-    let job_id = field("jobId").filter(|id| Job::is_of_task(id))?;
+    let job_id = field("jobId")?;
     let told = match field("event")?.as_str() {
         "completed" => Told::Ended(JobEnd::Completed(field("returnvalue"))),
         "failed" => Told::Ended(JobEnd::Failed(field("failedReason").unwrap_or_default())),
@@ -214,9 +218,11 @@ fn event(field: &dyn Fn(&str) -> Option<String>) -> Option<JobEvent> {
         // A job that is new has been nothing before.
         "waiting" if field("prev").is_some() => Told::Retried,
         "active" => Told::Began,
+        "progress" => Told::Progress(field("data").filter(|said| said.len() <= MOST_PROGRESS && !said.contains('\0'))?),
         _ => return None,
     };
-    Some(JobEvent { job_id, told })
+    // Of messages, and of whatever others have there, the end is all that matters.
+    (Job::is_of_task(&job_id) || matches!(told, Told::Ended(_))).then_some(JobEvent { job_id, told })
 }
 
 #[cfg(test)]
@@ -236,8 +242,10 @@ mod tests {
             ("event=waiting jobId=t_1", None),
             ("event=active jobId=t_1 prev=waiting", Some(Told::Began)),
             ("event=added jobId=t_1 name=x", None),
-            ("event=progress jobId=t_1 data=5", None),
-            ("event=completed jobId=17 returnvalue=5", None),
+            ("event=progress jobId=t_1 data=5", Some(Told::Progress("5".into()))),
+            ("event=progress jobId=welcome__17 data=5", None),
+            ("event=completed jobId=welcome__17 returnvalue=5", completed("5")),
+            ("event=active jobId=welcome__17 prev=waiting", None),
             ("event=completed", None),
             ("", None),
         ] {

@@ -1,0 +1,134 @@
+// Brings pages up to date: when something happens the same address is fetched again, and the regions that are marked
+// data-live are exchanged. Without this script every page still reads and every form still works.
+"use strict";
+(() => {
+  const LEAST = 1000, AT_REST = 15000;
+  const EVENTS = ["schedule.arrived", "task.completed", "task.failed", "task.cancelled", "schedule.missed"];
+
+  // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone.
+  const span = (seconds) => {
+    if (seconds < 100) return seconds + " s";
+    if (seconds < 5400) return Math.floor((seconds + 30) / 60) + " min";
+    if (seconds < 172800) return Math.floor((seconds + 1800) / 3600) + " h";
+    return Math.floor((seconds + 43200) / 86400) + " d";
+  };
+  const relative = (ms) => {
+    const seconds = Math.trunc(ms / 1000);
+    if (seconds === 0) return "now";
+    return seconds > 0 ? "in " + span(seconds) : span(-seconds) + " ago";
+  };
+  const clock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const say = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+  const tick = () => {
+    const now = Date.now();
+    for (const time of document.querySelectorAll("time[data-ago]")) say(time, relative(Date.parse(time.dateTime) - now));
+  };
+  const localise = (root) => {
+    for (const time of root.querySelectorAll("time[data-clock]")) say(time, clock.format(new Date(time.dateTime)));
+    for (const name of root.querySelectorAll("[data-own-zone]")) say(name, Intl.DateTimeFormat().resolvedOptions().timeZone);
+  };
+
+  // --- Regions that are live.
+  const regions = () => document.querySelectorAll("[data-live]");
+  const isInUse = (region) => {
+    const active = document.activeElement;
+    if (active && region.contains(active) && active.matches("input, select, textarea")) return true;
+    const chosen = document.getSelection();
+    return !!chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode);
+  };
+  const keep = (region, fresh) => {
+    // What was opened stays open, and what had the focus keeps it.
+    region.querySelectorAll("details[open][id]").forEach((details) => {
+      const same = fresh.querySelector("#" + CSS.escape(details.id));
+      if (same) same.open = true;
+    });
+    const active = document.activeElement;
+    if (!active || !region.contains(active)) return () => {};
+    const place = [...region.querySelectorAll("a, button, summary, [tabindex]")].indexOf(active);
+    return () => {
+      const same = fresh.querySelectorAll("a, button, summary, [tabindex]")[place];
+      if (same) same.focus({ preventScroll: true });
+    };
+  };
+  let source = new Map();
+  const exchange = (text) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    for (const region of regions()) {
+      const fresh = page.getElementById(region.id);
+      if (!fresh || isInUse(region) || source.get(region.id) === fresh.outerHTML) continue;
+      source.set(region.id, fresh.outerHTML);
+      localise(fresh);
+      const refocus = keep(region, fresh);
+      region.replaceWith(fresh);
+      refocus();
+    }
+    tick();
+  };
+
+  let last = 0, timer = 0, isFetching = false, isStale = false;
+  const refresh = async () => {
+    timer = 0;
+    if (document.hidden) { isStale = true; return; }
+    if (isFetching) { soon(); return; }
+    isFetching = true;
+    last = Date.now();
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Punctual-Live": "1" }, cache: "no-store" });
+      // Whoever is logged out sees that.
+      if (answer.redirected && new URL(answer.url).pathname !== location.pathname) { location.reload(); return; }
+      if (answer.ok) exchange(await answer.text());
+    } catch { /* the stream says that we are cut off */ }
+    isFetching = false;
+  };
+  const soon = () => {
+    if (document.hidden) { isStale = true; return; }
+    if (!timer) timer = setTimeout(refresh, Math.max(50, last + LEAST - Date.now()));
+  };
+
+  // --- The stream.
+  const pulse = document.querySelector("[data-pulse]");
+  const beat = (name, word) => { if (pulse) { pulse.hidden = false; pulse.className = "pulse " + name; say(pulse, word); } };
+  let stream = null;
+  const listen = () => {
+    if (stream || !regions().length) return;
+    stream = new EventSource("/api/v1/events");
+    stream.onopen = () => beat("on", "live");
+    stream.onerror = () => beat("off", "reconnecting");
+    for (const name of EVENTS) stream.addEventListener(name, soon);
+  };
+  const rest = () => { if (stream) { stream.close(); stream = null; } };
+
+  // --- The preview of a schedule that is being written.
+  const form = document.querySelector("form[data-preview]");
+  if (form) {
+    let typing = 0, turn = 0;
+    const preview = async () => {
+      const mine = ++turn;
+      try {
+        const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+        const text = await answer.text();
+        if (mine !== turn) return;
+        const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("preview");
+        if (fresh) { localise(fresh); document.getElementById("preview").replaceWith(fresh); tick(); }
+      } catch { /* it is shown again with the next change */ }
+    };
+    form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(preview, 250); });
+  }
+
+  // --- Begin.
+  for (const region of regions()) source.set(region.id, region.outerHTML);
+  localise(document);
+  tick();
+  setInterval(() => { if (!document.hidden) tick(); }, 1000);
+  if (regions().length) {
+    listen();
+    setInterval(soon, AT_REST);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) { rest(); return; }
+      listen();
+      if (isStale) { isStale = false; }
+      soon();
+    });
+    addEventListener("pagehide", rest);
+  }
+})();

@@ -1,0 +1,74 @@
+//! `/audit`: who changed what.
+
+use axum::response::Response;
+use maud::{Markup, html};
+use punctual_domain::audit::AuditEntry;
+use punctual_domain::id::AuditId;
+use punctual_domain::store::{AuditFilter, Page, Span};
+
+use super::layout::Place;
+use super::parts::{self, Tone, badge};
+use super::visitor::Visitor;
+use crate::http::cursor;
+use crate::http::problem::Problem;
+use crate::http::query::Parameters;
+
+/// `GET /audit`.
+pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
+    let mut parameters = Parameters::of(&visitor.uri)?;
+    // A field of the form that was left empty filters nothing.
+    let mut said = |name: &str| parameters.take(name).filter(|text| !text.is_empty());
+    let (actor, action, target) = (said("actor"), said("action"), said("target"));
+    let filter = AuditFilter {
+        key_id: None,
+        actor,
+        action,
+        target,
+        at: Span { from: parameters.instant("from"), to: parameters.instant("to") },
+    };
+    let page: Page<AuditId> = parameters.page();
+    parameters.finish()?;
+    // One more than is wanted tells whether more follow.
+    let mut entries = visitor.api.store.audit(&filter, Page { limit: page.limit + 1, ..page }).await?;
+    let has_more = entries.len() > page.limit as usize;
+    entries.truncate(page.limit as usize);
+    let next_cursor = entries.last().filter(|_| has_more).map(|last| cursor::after(last.id.0));
+    let rows: Vec<_> = entries.iter().map(|entry| cells(&visitor, entry)).collect();
+    let is_filtered = filter != AuditFilter::default();
+    let body = html! {
+        section.sheet {
+            div.head { h1 { "Audit" } span.hint { "Who changed what, newest first" } }
+            form.filters method="get" action="/audit" {
+                label { "Who" input name="actor" value=[filter.actor.as_deref()]; }
+                label { "Did" input name="action" value=[filter.action.as_deref()] placeholder="POST /api/v1/…"; }
+                label { "To what" input name="target" value=[filter.target.as_deref()]; }
+                button type="submit" { "Filter" }
+                @if is_filtered { a.button href="/audit" { "All" } }
+            }
+        }
+        section #entries.sheet data-live {
+            h2.unseen { "Entries" }
+            @if rows.is_empty() {
+                (parts::empty(match is_filtered {
+                    true => "Changes that fit would be here. There are none.",
+                    false => "Changes to schedules, topics, tasks and keys would be here. There are none yet.",
+                }))
+            } @else {
+                (parts::table("Changes, newest first", &["When", "Who", "Did", "To what", "Answer"], &rows))
+            }
+            (parts::pager(&visitor.uri, next_cursor.as_deref()))
+        }
+    };
+    Ok(visitor.page(Place::Audit, "Audit", &body))
+}
+
+fn cells(visitor: &Visitor, entry: &AuditEntry) -> Vec<Markup> {
+    let tone = if entry.status < 400 { Tone::Good } else { Tone::Bad };
+    vec![
+        html! { (parts::ago(entry.at, visitor.now)) span.sub { (parts::clock(entry.at)) } },
+        html! { (entry.actor) },
+        html! { code { (entry.action) } },
+        html! { @if entry.target.is_empty() { span.dim { "—" } } @else { code { (entry.target) } } },
+        badge(tone, &entry.status.to_string()),
+    ]
+}

@@ -1,0 +1,212 @@
+//! `/topics`: what serves which tasks, how much waits, and for how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Path;
+use axum::http::Method;
+use axum::response::Response;
+use maud::{Markup, html};
+use punctual_domain::key::Role;
+use punctual_domain::store::Load;
+use punctual_domain::topic::{Route, Topic, TopicDefinition};
+use serde_json::json;
+
+use super::form::encoded;
+use super::layout::Place;
+use super::overview::FRESH;
+use super::parts::{self, Tone, badge};
+use super::visitor::Visitor;
+use crate::http::problem::{Code, Problem};
+use crate::http::query::Parameters;
+
+const PATH: &str = "/topics";
+/// How long the first look at very many tasks may take; later ones show what was seen before.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A definition with what it has to do; none for the topics that nobody defined.
+struct Row<'a> {
+    definition: Option<&'a TopicDefinition>,
+    loads: Vec<&'a Load>,
+}
+
+/// `GET /topics`.
+pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
+    Parameters::of(&visitor.uri)?.finish()?;
+    let definitions = visitor.api.store.topics().await?;
+    let store = Arc::clone(&visitor.api.store);
+    let look = |_| async move { store.loads().await.ok() };
+    let loads = visitor.api.glances.loads.get(FRESH, PATIENCE, look).await;
+    let loads = loads.ok_or_else(|| Problem::new(Code::Unavailable, "what waits could not be counted in time"))?;
+    let rows = rows(&definitions, &loads);
+    let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row)).collect();
+    let heads = ["Topic", "Route", "Waiting", "Running", "Rate", "Lag", "State", ""];
+    let body = html! {
+        section #topics.sheet data-live {
+            div.head {
+                h1 { "Topics" }
+                span.hint { (sentence(&rows)) }
+            }
+            @if shown.is_empty() {
+                (parts::empty("Topics that somebody defined would be here, and those with tasks to do. Tasks of other topics are only announced."))
+            } @else {
+                (parts::table("Topics with what they have to do", &heads, &shown))
+            }
+        }
+        p.hint {
+            "Waiting are tasks that are due and that nobody has begun; the lag is how long the oldest of them waits. A name that ends in "
+            code { ".*" } " stands for all topics that begin so and have no closer definition."
+        }
+    };
+    Ok(visitor.page(Place::Topics, "Topics", &body))
+}
+
+/// `POST /topics/{name}/pause`.
+pub(crate) async fn pause(visitor: Visitor, Path(name): Path<String>) -> Result<Response, Problem> {
+    act(&visitor, &name, "pause", &format!("{name} is paused: its tasks wait.")).await
+}
+
+/// `POST /topics/{name}/resume`.
+pub(crate) async fn resume(visitor: Visitor, Path(name): Path<String>) -> Result<Response, Problem> {
+    act(&visitor, &name, "resume", &format!("{name} works again.")).await
+}
+
+async fn act(visitor: &Visitor, name: &str, what: &str, done: &str) -> Result<Response, Problem> {
+    match visitor.act(Method::POST, &["topics", name, what], Some(&json!({}))).await {
+        Ok(_) => Ok(visitor.done(PATH, done)),
+        Err(problem) => visitor.refused(PATH, problem),
+    }
+}
+
+/// Every definition with the topics it applies to, and at the end those without one.
+fn rows<'a>(definitions: &'a [TopicDefinition], loads: &'a [Load]) -> Vec<Row<'a>> {
+    let mut rows: Vec<_> =
+        definitions.iter().map(|definition| Row { definition: Some(definition), loads: Vec::new() }).collect();
+    rows.push(Row { definition: None, loads: Vec::new() });
+    for load in loads {
+        let topic = Topic::from_stored(load.topic.as_str());
+        let applies = TopicDefinition::for_topic(definitions, &topic).map(|definition| &definition.name);
+        let row = rows.iter_mut().find(|row| row.definition.map(|definition| &definition.name) == applies);
+        row.into_iter().for_each(|row| row.loads.push(load));
+    }
+    rows.retain(|row| row.definition.is_some() || !row.loads.is_empty());
+    rows
+}
+
+impl Row<'_> {
+    fn due(&self) -> u64 {
+        self.loads.iter().map(|load| load.due).sum()
+    }
+
+    fn running(&self) -> u64 {
+        self.loads.iter().map(|load| load.running).sum()
+    }
+}
+
+fn sentence(rows: &[Row<'_>]) -> String {
+    let (due, running): (u64, u64) = (rows.iter().map(Row::due).sum(), rows.iter().map(Row::running).sum());
+    let tasks = if due == 1 { "task waits" } else { "tasks wait" };
+    format!(
+        "{} {tasks}, {} running",
+        parts::number(due),
+        if running == 1 { "1 is".into() } else { format!("{} are", parts::number(running)) }
+    )
+}
+
+fn cells(visitor: &Visitor, row: &Row<'_>) -> Vec<Markup> {
+    let name = row.definition.map_or("all others", |definition| definition.name.as_str());
+    let busiest = row.loads.iter().filter(|load| load.topic != name).take(5);
+    let due_since = row.loads.iter().filter_map(|load| load.due_since).min();
+    let is_paused = row.definition.is_some_and(|definition| definition.paused);
+    vec![
+        html! {
+            @if name.contains('*') || row.definition.is_none() { span.mono { (name) } }
+            @else { a.mono href={ "/tasks?topic=" (encoded(name)) } { (name) } }
+            @for load in busiest {
+                span.sub {
+                    a.mono href={ "/tasks?topic=" (encoded(&load.topic)) } { (load.topic) }
+                    " " (parts::number(load.due)) " waiting, " (parts::number(load.running)) " running"
+                }
+            }
+            @if row.loads.len() > 6 { span.sub { "and " (row.loads.len() - 5) " more" } }
+        },
+        route(visitor, row.definition),
+        html! { (parts::number(row.due())) },
+        html! {
+            (parts::number(row.running()))
+            @if let Some(definition) = row.definition { span.dim { " of " (definition.concurrency) (limit(definition)) } }
+        },
+        html! {
+            @match row.definition.and_then(|definition| definition.rate_per_second) {
+                Some(rate) => { (rate) " /s" }
+                None => { span.dim { "no limit" } }
+            }
+        },
+        html! {
+            @match due_since {
+                Some(since) => { (parts::span(visitor.now - since)) }
+                None => { span.dim { "none" } }
+            }
+        },
+        match is_paused {
+            true => badge(Tone::Waiting, "paused"),
+            false => badge(Tone::Good, "working"),
+        },
+        html! {
+            @if row.definition.is_some() && visitor.may(Role::Operate) {
+                div.actions {
+                    @let action = |what: &str| format!("{PATH}/{}/{what}", encoded(name));
+                    @if is_paused { (parts::act(&action("resume"), "Resume", "")) }
+                    @else { (parts::act(&action("pause"), "Pause", "")) }
+                }
+            }
+        },
+    ]
+}
+
+/// What a topic's concurrency counts.
+fn limit(definition: &TopicDefinition) -> &'static str {
+    match (&definition.route, definition.name.as_str().ends_with('*')) {
+        (Route::Pull, _) => " in all",
+        (_, true) => " per topic and node",
+        (_, false) => " per node",
+    }
+}
+
+fn route(visitor: &Visitor, definition: Option<&TopicDefinition>) -> Markup {
+    let unserved = definition.and_then(|definition| visitor.api.topics.unserved(&definition.route));
+    html! {
+        @match definition.map(|definition| &definition.route) {
+            Some(Route::Handler) => { "handler" }
+            Some(Route::Pull) => { "pull" span.sub { "workers claim them" } }
+            Some(Route::Webhook { url, .. }) => { "webhook" span.sub { code { (url) } } }
+            Some(Route::Bullmq { queue, .. }) => { "bullmq" span.sub { "queue " code { (queue) } } }
+            Some(Route::Event) | None => { "event" span.sub { "only announced" } }
+        }
+        @if let Some(unserved) = unserved { span.sub.wrong { (unserved) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_topic_counts_with_the_definition_that_applies() {
+        let definitions: Vec<_> =
+            ["mail", "shop.*"].map(|name| TopicDefinition::new(name.parse().unwrap(), Route::Event)).into();
+        let load = |topic: &str, due| Load { topic: topic.into(), due, due_since: None, running: 1 };
+        let loads = [load("mail", 1), load("mail.late", 2), load("shop.a", 4), load("shop.b", 8)];
+        let rows = rows(&definitions, &loads);
+        let found: Vec<_> =
+            rows.iter().map(|row| (row.definition.map(|one| one.name.as_str()), row.due(), row.running())).collect();
+        assert_eq!(found, [(Some("mail"), 1, 1), (Some("shop.*"), 12, 2), (None, 2, 1)]);
+        assert_eq!(sentence(&rows), "15 tasks wait, 4 are running");
+    }
+
+    #[test]
+    fn topics_that_nobody_defined_show_only_if_they_have_something_to_do() {
+        assert!(rows(&[], &[]).is_empty());
+        assert_eq!(sentence(&[]), "0 tasks wait, 0 are running");
+    }
+}
