@@ -35,6 +35,10 @@ RULES = re.compile(
             r"must be (the name in the address|as in the path), or left out$",
             r"there is no calendar ",
             r"names .* twice; say it once$",
+            r"^must be of the years \d+ to \d+$",
+            r"must not be before (startDate|startedAt)$",
+            r"^there is no (session|event|task) ",
+            r"^the (event|task) has no (start|end) date$",
         ]
     )
 )
@@ -54,6 +58,7 @@ def cursors(kind, values):
 schemathesis.openapi.format("iana-timezone", st.sampled_from(ZONES))
 schemathesis.openapi.format("cron", st.sampled_from(CRONS))
 schemathesis.openapi.format("uri", st.sampled_from(WEBHOOKS))
+schemathesis.openapi.format("duration", st.sampled_from(["-PT24H", "P1D", "+PT90M", "-P1W", "PT0S"]))
 schemathesis.openapi.format("cursor", cursors(3, st.uuids().map(lambda id: id.bytes)))
 schemathesis.openapi.format("cursor-by-name", cursors(4, st.text(min_size=1, max_size=50).map(str.encode)))
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{TimeDelta, Utc};
-use punctual_domain::clock::FakeClock;
+use punctual_domain::clock::{Clock, FakeClock};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -13,7 +13,11 @@ use crate::on_each_database;
 use crate::receiver::Receiver;
 use crate::support::{Database, MailServer, Past, Samples};
 
-on_each_database!(a_stuck_outbox_is_told_by_mail_and_webhook_once, without_an_address_an_alert_is_logged_and_kept);
+on_each_database!(
+    a_stuck_outbox_is_told_by_mail_and_webhook_once,
+    without_an_address_an_alert_is_logged_and_kept,
+    a_stuck_email_log_is_told_once,
+);
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -87,4 +91,47 @@ async fn without_an_address_an_alert_is_logged_and_kept(database: Database) {
     assert_eq!((&alert["transport"], &alert["recipient"]), (&json!("log"), &json!("admin")));
     assert_eq!(alert["body"]["subject"], "Punctual: 1 message waits to be sent");
     service.stop().await;
+}
+
+async fn a_stuck_email_log_is_told_once(database: Database) {
+    let Some(mut mails) = MailServer::start(&json!({})) else { return };
+    let smtp = format!("smtp://127.0.0.1:{}", mails.port);
+    let variables =
+        [("PUNCTUAL_PLUGINS", "clearpath"), ("SMTP_URL", smtp.as_str()), ("ADMIN_ALERT_EMAIL", "admin@example.org")];
+    let clock = FakeClock::at(Utc::now());
+    let service = InProcess::start_with(&database, clock, &variables).await;
+    let found = service.send(Method::GET, "/api/v1/schedules?name=emailQueue", "").await.json();
+    let pause = format!("/api/v1/schedules/{}/pause", found["items"][0]["id"].as_str().unwrap());
+    assert_eq!(service.send(Method::POST, &pause, "").await.status, 200);
+    let activated_at = (service.clock.now() - TimeDelta::days(40)).to_rfc3339();
+    let session = json!({"name": "Ada", "email": "ada@example.org", "activatedAt": activated_at}).to_string();
+    assert_eq!(service.send(Method::POST, "/api/v1/plugins/clearpath/sessions", &session).await.status, 201);
+    let causes = async || {
+        let messages = outbox(&service).await;
+        messages.iter().map(|message| message["body"]["data"]["cause"].clone()).collect::<Vec<_>>()
+    };
+    // What was late when it was written has not been stuck since then.
+    for _ in 0..29 {
+        service.clock.advance(TimeDelta::minutes(1));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(causes().await, Vec::<Value>::new());
+    let asked_at = Instant::now();
+    while causes().await.is_empty() {
+        service.clock.advance(TimeDelta::seconds(10));
+        assert!(asked_at.elapsed() < Duration::from_secs(30), "nobody is told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mail = mails.next();
+    assert_eq!(mail["to"], json!(["admin@example.org"]));
+    assert_eq!(mail["subject"], "Punctual: 1 e-mail waits in the email_log");
+    let counted = Samples::of(&service.send(Method::GET, "/metrics", "").await.text);
+    assert_eq!(counted.value(r#"punctual_alerts_total{cause="email_log_stuck"}"#), Some(1.0));
+    for _ in 0..10 {
+        service.clock.advance(TimeDelta::minutes(5));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(causes().await, ["email_log_stuck"]);
+    service.stop().await;
+    assert_eq!(mails.taken().len(), 0);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::{Fleet, RELEASES};
 use crate::on_each_database;
-use crate::support::{Database, Past, Redis, Server};
+use crate::support::{Database, Past, Redis, Server, beside_us};
 
 on_each_database!(
     a_thousand_tasks_run_once_each_with_all_that_they_carry,
@@ -15,6 +15,7 @@ on_each_database!(
     what_a_flushed_redis_lost_is_handed_over_again,
     what_ends_while_nobody_follows_is_found_after_a_restart,
     an_execution_is_dispatched_until_the_queue_says_how_it_ended,
+    a_notification_that_a_flushed_redis_lost_arrives_once,
 );
 
 fn serve(database: &Database, redis: &Redis) -> Server {
@@ -335,5 +336,135 @@ async fn messages_go_to_a_queue_by_their_dedupe_keys() {
         json!({"tenantId": "7", "templateSlug": "welcome", "recipient": "ada@example.com", "dedupeKey": "welcome__7"});
     assert_eq!((&jobs["welcome__7"]["name"], &jobs["welcome__7"]["data"]), (&json!("welcome"), &data));
     assert_eq!(jobs["k_tenant%3A7"]["data"]["text"], "t");
+    server.stop();
+}
+
+/// Sign-ups, whose messages go to the queue of notifications.
+async fn a_notification_that_a_flushed_redis_lost_arrives_once(database: Database) {
+    const JOBS: &str = "SELECT count(*) FROM punctual_message_jobs";
+    let redis = Redis::start();
+    let url = redis.url();
+    let mut server = Server::start_with(&database, |command| {
+        command.envs([("REDIS_URL", url.as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")]);
+        command.envs([("PUNCTUAL_PLUGINS", "signup"), ("SIGNUP_ALERT_EMAIL", "sales@example.com")]);
+        command.env("NOTIFY_TRANSPORT", "queue")
+    });
+    let sign_up = async |email: &str| {
+        let answer = server.post("/api/v1/plugins/signup/sessions", json!({ "email": email }).to_string()).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+    };
+    for (nth, release) in RELEASES.into_iter().enumerate() {
+        let Some(mut fleet) = Fleet::start(&redis, release, "notifications__email") else { return };
+        let email = format!("{release}@example.com");
+        sign_up(&email).await;
+        until(&database, "SELECT count(*) FROM punctual_outbox WHERE status = 'sent'", 2 * nth as i64 + 1).await;
+        assert_eq!(database.number(JOBS).await, 1, "nobody has done it yet");
+        redis.forget();
+        fleet.tell("worker");
+        let jobs = fleet.jobs(1);
+        let job = &jobs[&format!("signup-alert-internal__{email}")];
+        assert_eq!(
+            (&job["name"], &job["data"]["recipient"]),
+            (&json!("signup-alert-internal"), &json!("sales@example.com"))
+        );
+        until(&database, JOBS, 0).await;
+        // What was done before is not done again, whatever Redis forgets.
+        redis.forget();
+        let later = format!("later-{email}");
+        sign_up(&later).await;
+        assert!(fleet.jobs(2).contains_key(&format!("signup-alert-internal__{later}")));
+        until(&database, JOBS, 0).await;
+    }
+    while serde_json::from_str::<Value>(&server.process.wait_for_log("hand-overs reconciled")).unwrap()["healed"] == 0 {
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_progress_that_a_worker_reports_is_told() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(_fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let payload = json!({"progress": {"pages": 7}, "sleep": 3_600_000});
+        let id = make(&server, json!({"topic": release, "payload": payload})).await;
+        until(&database, "SELECT count(*) FROM punctual_hand_overs WHERE progress IS NOT NULL", 1).await;
+        let why = server.get(&format!("/api/v1/why/{id}")).await.json();
+        let said = why["reasons"][0]["message"].as_str().unwrap();
+        assert!(said.contains(r#"has not ended (its progress is {"pages":7}), and it fails"#), "{said}");
+        server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await;
+        until_handed_over(&database, 0).await;
+    }
+    server.stop();
+}
+
+/// The database is what it was before, as after a crash or from a backup; the queue is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_hand_over_of_the_same_id_does_nothing() {
+    for release in RELEASES {
+        let (database, redis) = (Database::sqlite(), Redis::start());
+        let Some(mut fleet) = Fleet::start(&redis, release, "jobs") else { return };
+        let server = Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()).arg("--paused"));
+        define(&server, "jobs").await;
+        let tasks = [json!({"n": 1}), json!({"n": 2, "fails": 9})];
+        let tasks = tasks.map(|payload| json!({"topic": "jobs", "payload": payload}));
+        let ids = make_all(&server, tasks.to_vec()).await;
+        server.stop();
+        let saved = database.folder.path().join("saved.db");
+        database.execute(format!("VACUUM INTO '{}'", saved.display())).await;
+        let restore = || {
+            for file in ["punctual.db-wal", "punctual.db-shm"] {
+                let _ = std::fs::remove_file(database.folder.path().join(file));
+            }
+            std::fs::copy(&saved, database.folder.path().join("punctual.db")).unwrap();
+        };
+        let handed_over = async |server: &Server, result: &str| {
+            let sample = format!("punctual_hand_overs_total{{result=\"{result}\"}}");
+            server.samples(|samples| samples.value(&sample) == Some(2.0)).await;
+        };
+        let server = serve(&database, &redis);
+        handed_over(&server, "queued").await;
+        server.stop();
+
+        restore();
+        let server = serve(&database, &redis);
+        handed_over(&server, "was_there").await;
+        fleet.tell("worker");
+        fleet.jobs(2);
+        let ended = async |server: &Server| {
+            let (done, failed) = (server.ended_task(&ids[0]).await, server.ended_task(&ids[1]).await);
+            assert_eq!((&done["status"], &done["result"]), (&json!("completed"), &json!({"did": 1})), "{done:#}");
+            assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!("no 1")), "{failed:#}");
+        };
+        ended(&server).await;
+        server.stop();
+
+        // Both have ended there; what they ended with is what counts.
+        restore();
+        let server = serve(&database, &redis);
+        handed_over(&server, "was_there").await;
+        ended(&server).await;
+        server.stop();
+        assert_eq!(fleet.jobs(2).len(), 2, "each ran once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_speaks_tls_is_trusted_by_the_authority_that_the_operator_names() {
+    let (database, redis) = (Database::sqlite(), Redis::encrypted());
+    let mut server = serve(&database, &redis);
+    assert_eq!(server.get("/readyz").await.json()["status"], "degraded", "nobody vouches for it");
+    assert!(server.process.wait_for_log("Redis").contains("certificate"), "{:#?}", server.process.log());
+    server.stop();
+    let server = Server::start_with(&database, |command| {
+        command.env("REDIS_URL", redis.url()).env("SSL_CERT_FILE", beside_us("tls/ca.pem"))
+    });
+    assert_eq!(server.get("/readyz").await.json()["status"], "ready");
+    define(&server, "jobs").await;
+    let Some(mut fleet) = Fleet::with_worker(&redis, "bullmq6", "jobs") else { return };
+    let id = make(&server, json!({"topic": "jobs", "payload": {"n": 7}})).await;
+    assert_eq!(server.ended_task(&id).await["result"], json!({"did": 7}));
+    assert!(fleet.jobs(1).contains_key(&format!("t_{id}")));
     server.stop();
 }

@@ -13,6 +13,7 @@ const complain = (error) => process.stderr.write(`${error}\n`);
 async function perform(job) {
   const { id, name, data, opts, attemptsMade } = job;
   say({ at: Date.now(), id, name, data, opts, attemptsMade });
+  if (data.progress) await job.updateProgress(data.progress);
   if (data.sleep) await new Promise((resolve) => setTimeout(resolve, data.sleep));
   if (attemptsMade < (data.fails ?? 0)) throw new Error(`no ${attemptsMade + 1}`);
   return { did: data.n ?? null };

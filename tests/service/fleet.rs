@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Process, Redis};
+use crate::support::{Process, Redis, beside_us};
 
 /// The releases that are tried, as the packages of tests are called.
 pub(crate) const RELEASES: [&str; 2] = ["bullmq5", "bullmq6"];
@@ -35,6 +35,7 @@ impl Fleet {
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/service/fleet.cjs"));
         command.args([release, queue, "bull", "10"]).stdin(Stdio::piped());
         command.envs([("NODE_PATH", packages), ("REDIS_URL", redis.url().into())]);
+        command.env("NODE_EXTRA_CA_CERTS", beside_us("tls/ca.pem"));
         Some(Self { process: Process::start(&mut command), tries: Vec::new() })
     }
 

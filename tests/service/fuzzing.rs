@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::on_each_database;
-use crate::support::{Answer, Database, Server, punctual};
+use crate::support::{ALL_PLUGINS, Answer, Database, Server, punctual};
 
 on_each_database!(what_is_answered_is_as_described_whatever_is_asked);
 
@@ -43,7 +43,9 @@ async fn what_is_answered_is_as_described_whatever_is_asked(database: Database) 
         .unwrap();
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     let (key, key_id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
-    let mut server = Server::start_with(&database, |command| command.env("PUNCTUAL_RATE_LIMIT", "1000000"));
+    let mut server = Server::start_with(&database, |command| {
+        command.envs([("PUNCTUAL_RATE_LIMIT", "1000000"), ("PUNCTUAL_PLUGINS", ALL_PLUGINS)])
+    });
     let pulled = server.request(Method::PUT, "/api/v1/topics/fuzz.pulled").bearer_auth(key);
     let pulled = pulled.header("content-type", "application/json").body(r#"{"route":{"type":"pull"}}"#);
     assert_eq!(Answer::to(pulled).await.status, 201);
@@ -71,7 +73,9 @@ async fn what_is_answered_is_as_described_whatever_is_asked(database: Database) 
         assert_eq!(server.process.ended(), None);
     }
     assert!(calls >= effort.calls, "{calls} calls");
-    let broken: Vec<_> = server.process.log().iter().filter(|line| line.contains("\"ERROR\"")).collect();
+    // What a caller asks of a date that is over is written down as that, and answered.
+    let is_broken = |line: &&String| line.contains("\"ERROR\"") && !line.contains("the instant of the rule is past");
+    let broken: Vec<_> = server.process.log().iter().filter(is_broken).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     server.stop();
 }

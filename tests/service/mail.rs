@@ -89,6 +89,37 @@ async fn what_the_server_refuses_for_good_fails_and_what_it_puts_off_is_tried_ag
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_answers_too_late_gets_no_other_email_mixed_into_that_one() {
+    let database = Database::sqlite();
+    let Some(mut mails) = MailServer::start(&json!({})) else { return };
+    let late = posted(&database, "late-once@example.org", json!({"subject": "x", "text": "y"})).await;
+    let url = format!("smtp://127.0.0.1:{}", mails.port);
+    let mut server = Server::start_with(&database, |command| {
+        let plugin = [("PUNCTUAL_PLUGINS", "signup"), ("SIGNUP_ALERT_EMAIL", "sales@example.org")];
+        // Who sends waits for three seconds.
+        command.envs(plugin).envs([("SMTP_URL", url.as_str()), ("PUNCTUAL_LEASE_SECONDS", "1")])
+    });
+    server.process.wait_for_log("message not sent, tried again");
+    for n in 0..3 {
+        let session = json!({"email": format!("ada{n}@example.org")}).to_string();
+        assert_eq!(server.post("/api/v1/plugins/signup/sessions", session).await.status, 201);
+    }
+    let mut arrived = Vec::new();
+    while arrived.len() < 4 {
+        let mail = mails.next();
+        let letter = (mail["to"][0].clone(), mail["subject"].clone(), mail["messageId"].clone());
+        // The late one may come again: nobody heard that it was taken.
+        if !arrived.contains(&letter) {
+            arrived.push(letter);
+        }
+    }
+    until(&server, &late, "sent").await;
+    let failed = server.get("/api/v1/outbox?status=failed").await.json();
+    assert_eq!(failed["items"], json!([]));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_is_told_the_same_key_on_every_try() {
     let database = Database::sqlite();
     let mut resend = Receiver::start().await;

@@ -72,6 +72,8 @@ async fn a_real_prometheus_scrapes_a_running_service(database: Database) {
     );
     let line = process.wait_for_log("Listening on");
     let address = line.split("address=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    // It listens before it answers.
+    process.wait_for_log("Server is ready to receive web requests");
 
     let completed = r#"punctual_tasks_total{topic="echo",status="completed",origin="task"}"#;
     wait_for(&address, completed, |value| value == "1").await;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 #[derive(Debug, Clone)]
 pub(crate) struct Delivery {
     pub(crate) path: String,
+    pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -41,6 +42,9 @@ pub(crate) struct Receiver {
     answers: Answers,
 }
 
+/// No status: the caller waits in vain.
+const NEVER: u16 = 0;
+
 type Answers = Arc<Mutex<VecDeque<(u16, Vec<(&'static str, String)>, String)>>>;
 
 impl Receiver {
@@ -58,6 +62,11 @@ impl Receiver {
     pub(crate) fn answer(&self, status: u16, headers: &[(&'static str, &str)], body: &str) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.answers.lock().unwrap().push_back((status, headers, body.to_owned()));
+    }
+
+    /// Leaves the next call, after those that were told before, without an answer.
+    pub(crate) fn never_answer(&self) {
+        self.answer(NEVER, &[], "");
     }
 
     /// The next call.
@@ -78,8 +87,12 @@ async fn receive(
     body: Bytes,
 ) -> Response {
     let answer = answers.lock().unwrap().pop_front();
-    let _ = told.send(Delivery { path: uri.path().to_owned(), headers, body });
+    let query = uri.query().map(str::to_owned);
+    let _ = told.send(Delivery { path: uri.path().to_owned(), query, headers, body });
     let Some((status, headers, body)) = answer else { return StatusCode::NO_CONTENT.into_response() };
+    if status == NEVER {
+        return std::future::pending().await;
+    }
     let mut response = (StatusCode::from_u16(status).unwrap(), body).into_response();
     for (name, value) in headers {
         response.headers_mut().insert(name, HeaderValue::try_from(value).unwrap());

@@ -94,7 +94,8 @@ async fn what_is_not_described_is_not_there(database: Database) {
             assert_eq!(status(&server, method, &path, Some("pk_admin")).await, 405, "{method} {path}");
         }
     }
-    for path in ["/", "/api", "/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/tasks/", "/api/v2/tasks", "/metrics/x"]
+    for path in
+        ["/nowhere", "/api", "/api/v1", "/api/v1/", "/api/v1/nowhere", "/api/v1/tasks/", "/api/v2/tasks", "/metrics/x"]
     {
         for method in METHODS {
             assert_eq!(status(&server, &method, path, None).await, 401, "{method} {path}");

@@ -3,7 +3,7 @@
     mail_server.py '{"tls": "none" | "starttls" | "implicit", "auth": false, "delay": 0.0}'
 
 The first line of its output is the port. Recipients decide how it answers: `refused-for-good@…` and `refused-once@…` are
-refused, the latter only the first time; to everybody else it is friendly.
+refused, the latter only the first time; `unanswered-once@…` gets no answer the first time, and `late-once@…` one after four seconds; to everybody else it is friendly.
 """
 import asyncio
 import email
@@ -27,6 +27,13 @@ class Handler:
         if address.startswith("refused-once@") and address not in refused:
             refused.add(address)
             return "451 4.3.0 come back in a moment"
+        if address.startswith("unanswered-once@") and address not in refused:
+            refused.add(address)
+            print(json.dumps({"unanswered": address}), flush=True)
+            await asyncio.Event().wait()
+        if address.startswith("late-once@") and address not in refused:
+            refused.add(address)
+            await asyncio.sleep(4)
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 good"
 

@@ -17,7 +17,7 @@ pub use past::Past;
 pub use process::{Process, punctual, punctual_of};
 pub use redis::Redis;
 pub use samples::Samples;
-pub use server::{Answer, Server};
+pub use server::{ALL_PLUGINS, Answer, Server};
 pub use stream::{Frame, Stream};
 
 /// Makes one test per database out of each function that takes a [`Database`].

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::Process;
+use super::{Process, beside_us};
 
 /// A server that ends with its test.
 pub struct Redis {
@@ -18,11 +18,25 @@ pub struct Redis {
     port: String,
     process: Option<Process>,
     starts: u32,
+    is_encrypted: bool,
 }
 
 impl Redis {
     pub fn start() -> Self {
         let mut redis = Self::absent();
+        redis.restart();
+        redis
+    }
+
+    /// One that speaks TLS only, with a certificate of `tls/ca.pem`.
+    pub fn encrypted() -> Self {
+        let mut redis = Self { is_encrypted: true, ..Self::absent() };
+        for file in ["server.pem", "server.key"] {
+            let copy = redis.folder.path().join(file);
+            std::fs::copy(beside_us("tls").join(file), &copy).unwrap();
+            // Another user reads it, and it is nobody's secret.
+            std::fs::set_permissions(copy, PermissionsExt::from_mode(0o644)).unwrap();
+        }
         redis.restart();
         redis
     }
@@ -34,7 +48,7 @@ impl Redis {
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711)).unwrap();
         let port = Command::new(script("free-port")).output().unwrap().stdout;
         let port = String::from_utf8(port).unwrap().trim().to_owned();
-        Self { folder, port, process: None, starts: 0 }
+        Self { folder, port, process: None, starts: 0, is_encrypted: false }
     }
 
     /// Starts it where it was, with nothing in it.
@@ -43,7 +57,15 @@ impl Redis {
         self.starts += 1;
         let mut command = Command::new(script("redis"));
         let folder = self.folder.path().join(format!("redis{}", self.starts));
-        let mut process = Process::start(command.arg("run").arg(folder).arg(&self.port));
+        command.arg("run").arg(folder);
+        if self.is_encrypted {
+            let file = |name| self.folder.path().join(name);
+            command.args(["0", "--tls-port", &self.port, "--tls-auth-clients", "no"]);
+            command.arg("--tls-cert-file").arg(file("server.pem")).arg("--tls-key-file").arg(file("server.key"));
+        } else {
+            command.arg(&self.port);
+        }
+        let mut process = Process::start(&mut command);
         process.wait_for_output("Ready to accept connections");
         self.process = Some(process);
     }
@@ -59,7 +81,10 @@ impl Redis {
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        match self.is_encrypted {
+            true => format!("rediss://localhost:{}/", self.port),
+            false => format!("redis://127.0.0.1:{}/", self.port),
+        }
     }
 
     /// Carries out a command whose answer is one line, and answers that.

@@ -11,7 +11,7 @@ use super::process::PATIENCE;
 use super::{Contract, Database, Process, Samples, punctual};
 
 /// Every plugin that is linked and not always on.
-const ALL_PLUGINS: &str = "signup,operations,clearpath";
+pub const ALL_PLUGINS: &str = "signup,operations,clearpath";
 
 /// A running service.
 pub struct Server {
@@ -101,6 +101,21 @@ impl Server {
             }
             assert!(asked_at.elapsed() < PATIENCE, "it does not end: {task}");
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What a path answers, looked at until that is what is waited for.
+    pub async fn wait_for(&self, path: &str, shows: impl Fn(&Value) -> bool) -> Value {
+        let asked_at = Instant::now();
+        loop {
+            let answer = self.get(path).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let found = answer.json();
+            if shows(&found) {
+                return found;
+            }
+            assert!(asked_at.elapsed() < PATIENCE, "{path} does not show it: {found}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

@@ -47,6 +47,7 @@ async fn nothing_is_lost_or_doubled_whatever_redis_does() {
 
     let made = load.end().await;
     until_all_ended(&database).await;
+    println!("{made} tasks");
     let count = async |what: &str| database.number(&format!("SELECT count(*) FROM {what}")).await;
     assert_eq!(count("punctual_task_history WHERE status = 'completed' AND attempt = 1").await, made, "none is lost");
     assert_eq!(count("bed_counts WHERE again = 0").await, made, "none is doubled");

@@ -15,6 +15,10 @@ on_each_database!(
 
 const MESSAGES: usize = 500;
 
+/// How many messages some node has taken and not ended.
+pub(crate) const ON_THEIR_WAY: &str =
+    "SELECT count(*) FROM punctual_outbox WHERE status = 'pending' AND lease_expires_at IS NOT NULL";
+
 /// A node that sends by that mail server; a message that was on its way is free again after four seconds.
 fn sender(database: &Database, mails: &MailServer) -> Server {
     let url = format!("smtp://127.0.0.1:{}", mails.port);
@@ -28,25 +32,31 @@ async fn queue_all(database: &Database) {
     queue(database, "bed.deliver", json!({}), MESSAGES / 2).await;
 }
 
-/// What arrived: of each letter all ids that it came with, one for every time.
+/// What arrived: of each letter, by its recipient and subject, all ids that it came with, one for every time.
 #[derive(Default)]
-struct Arrived(BTreeMap<String, Vec<String>>);
+pub(crate) struct Arrived(BTreeMap<String, Vec<String>>);
 
 impl Arrived {
-    fn note(&mut self, mail: &Value) {
-        let text = |name: &str| mail[name].as_str().unwrap().to_owned();
-        self.0.entry(text("subject")).or_default().push(text("messageId"));
+    pub(crate) fn note(&mut self, mail: &Value) {
+        let text = |mail: &Value| mail.as_str().unwrap().to_owned();
+        let letter = format!("{}: {}", text(&mail["to"][0]), text(&mail["subject"]));
+        self.0.entry(letter).or_default().push(text(&mail["messageId"]));
+    }
+
+    /// How many different letters there are.
+    pub(crate) fn letters(&self) -> usize {
+        self.0.len()
     }
 
     /// Waits until so many different letters have arrived.
-    fn until(&mut self, letters: usize, mails: &mut MailServer) {
+    pub(crate) fn until(&mut self, letters: usize, mails: &mut MailServer) {
         while self.0.len() < letters {
             self.note(&mails.next());
         }
     }
 
     /// How many came again; each of them has to be recognizable as a repeat.
-    fn repeats(&self) -> usize {
+    pub(crate) fn repeats(&self) -> usize {
         let ids: BTreeSet<_> = self.0.values().map(|ids| ids[0].as_str()).collect();
         assert_eq!(ids.len(), self.0.len(), "each letter has an id of its own");
         for (letter, ids) in &self.0 {
@@ -70,8 +80,7 @@ async fn five_hundred_messages_arrive_though_their_sender_is_killed_twice(databa
         arrived.until(letters, &mut mails);
         killed.process.signal("KILL");
         assert_eq!(killed.process.wait().code(), None, "it was killed");
-        let taken = "SELECT count(*) FROM punctual_outbox WHERE status = 'pending' AND lease_expires_at IS NOT NULL";
-        on_their_way += database.number(taken).await;
+        on_their_way += database.number(ON_THEIR_WAY).await;
     }
     let server = sender(&database, &mails);
     until_all_sent(&database).await;

@@ -16,6 +16,7 @@ mod idle;
 mod leading;
 mod leases;
 mod mail;
+mod mail_of_plugins;
 mod outage;
 mod overlap;
 mod postgres;

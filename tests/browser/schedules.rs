@@ -1,0 +1,119 @@
+//! A schedule's whole life, with the mouse and the keyboard.
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::support::{Database, Server};
+
+/// Enters a local time; how it is typed depends on the reader's language.
+async fn enter_time(browser: &Browser, selector: &str, time: &str) {
+    browser.run("document.querySelector(arguments[0]).value = arguments[1]", &[json!(selector), json!(time)]).await;
+}
+
+async fn only_schedule(server: &Server) -> Value {
+    server.get("/api/v1/schedules").await.json()["items"][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_is_written_with_a_preview_of_its_fires() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    browser.go("/schedules").await;
+    browser.press("main", "New schedule").await;
+    browser.wait_for("return location.pathname === '/schedules/new'", &[], "the form").await;
+    browser.fill("#name", "nightly <report>").await;
+    browser.fill("#topic", "report.nightly").await;
+    browser.fill("#timezone", "America/New_York").await;
+    browser.fill("#cronExpression", "0 0 30 2 *").await;
+    browser
+        .wait_for("return /never/i.test(document.querySelector('#preview').innerText)", &[], "that it never fires")
+        .await;
+    browser.fill("#cronExpression", "0 9 1 * 1").await;
+    browser.wait_for_text("restricts both the day of the month and the day of the week").await;
+    browser.fill("#cronExpression", "30 2 * * *").await;
+    let ten = "return document.querySelectorAll('#preview tbody tr').length === 10
+        && document.querySelector('#preview').innerText.includes('02:30:00')";
+    browser.wait_for(ten, &[], "ten fires").await;
+    browser.wait_for_text("skip a local time").await;
+    browser.complaints().await;
+    browser.press("form.split", "Create").await;
+    browser.wait_for("return /^.schedules.[0-9a-f-]{36}$/.test(location.pathname)", &[], "the schedule").await;
+    assert!(browser.text("h1").await.starts_with("nightly <report>"));
+    let made = only_schedule(&server).await;
+    assert_eq!((&made["cronExpression"], &made["timezone"]), (&json!("30 2 * * *"), &json!("America/New_York")));
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    let body = r#"{"name": "hourly", "cronExpression": "0 * * * *", "timezone": "Europe/Berlin", "topic": "echo"}"#;
+    let id = server.post("/api/v1/schedules", body).await.json()["id"].as_str().unwrap().to_owned();
+    let page = format!("/schedules/{id}");
+
+    browser.go("/schedules").await;
+    assert!(browser.text("main").await.contains("Europe/Berlin"));
+    browser.click(&format!("tbody a[href='{page}']")).await;
+    browser.wait_for_text("Next fires").await;
+    browser.fill("input[name=note]", "while the archive moves").await;
+    browser.press("form[action$='/pause']", "Pause").await;
+    browser.wait_for("return document.querySelector('.notice.done') !== null", &[], "that it is paused").await;
+    let paused = only_schedule(&server).await;
+    assert_eq!((&paused["enabled"], &paused["pauseNote"]), (&json!(false), &json!("while the archive moves")));
+    browser.wait_for_text("while the archive moves").await;
+
+    browser.press("main", "Resume").await;
+    browser
+        .wait_for("return document.querySelector('form[action$=\"/pause\"]') !== null", &[], "that it is resumed")
+        .await;
+    assert_eq!(only_schedule(&server).await["enabled"], true);
+
+    browser.press("main", "Trigger now").await;
+    let executions = format!("/api/v1/schedules/{id}/executions");
+    server.wait_for(&executions, |list| list["items"][0]["kind"] == "manual").await;
+
+    browser.go(&page).await;
+    browser.press("main", "Edit").await;
+    browser.wait_for_text("Next ten fires").await;
+    browser.fill("#description", "by hand").await;
+    browser.press("form.split", "Save").await;
+    browser.wait_for("return !location.pathname.endsWith('/edit')", &[], "the schedule").await;
+    assert_eq!(only_schedule(&server).await["description"], "by hand");
+
+    browser.press("main", "Backfill…").await;
+    browser.wait_for("return location.pathname.endsWith('/backfill')", &[], "the form").await;
+    enter_time(&browser, "input[name=from]", "2026-01-01T00:00").await;
+    enter_time(&browser, "input[name=to]", "2026-01-01T06:00").await;
+    browser.press("main", "Count first").await;
+    browser.press("main", "Make 6 fires").await;
+    let filled =
+        |list: &Value| list["items"].as_array().unwrap().iter().filter(|one| one["kind"] == "backfill").count();
+    server.wait_for(&executions, |list| filled(list) == 6).await;
+
+    browser.go(&page).await;
+    browser.check().await;
+    browser.press("main", "Delete…").await;
+    browser.press("main", "Delete it").await;
+    browser.wait_for("return location.pathname === '/schedules'", &[], "the other schedules").await;
+    assert_eq!(server.get("/api/v1/schedules").await.json()["items"], json!([]));
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_month_shows_what_all_schedules_ask_for() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    for (name, cron) in [("dawn", "0 6 * * *"), ("noon", "0 12 1 * *")] {
+        let body = json!({ "name": name, "cronExpression": cron, "timezone": "Asia/Tokyo", "topic": "echo" });
+        server.post("/api/v1/schedules", body.to_string()).await;
+    }
+    browser.go("/schedules/calendar").await;
+    browser.press("main", "Month after").await;
+    browser.wait_for("return document.body.innerText.includes('noon')", &[], "the first of the next month").await;
+    assert!(browser.text("main").await.contains("06:00 dawn"), "{}", browser.text("main").await);
+    browser.check().await;
+}
