@@ -86,6 +86,8 @@ impl Ahead {
             }
         }
         fires.sort_unstable();
+        // By name: in the order of their next fires they would change places all the time.
+        often.sort_by(|one: &usize, other| schedules[*one].definition.name.cmp(&schedules[*other].definition.name));
         Self { schedules, fires, often }
     }
 }
@@ -549,7 +551,8 @@ mod tests {
             scheduled("hourly", Rhythm::Cron("0 * * * *".into()), now),
         ];
         let ahead = Ahead::of(seconds.chain(others).collect(), &[], &ZoneDatabase::bundled(), now);
-        assert_eq!(ahead.often, (0..30).collect::<Vec<_>>());
+        let names: Vec<_> = ahead.often.iter().map(|i| &*ahead.schedules[*i].definition.name).collect();
+        assert!(names.len() == 30 && names.is_sorted(), "{names:?}");
         assert_eq!(ahead.fires.len(), 61);
         assert_eq!(ahead.fires.last().unwrap().0, "2026-11-18T13:00:00Z".parse::<DateTime<Utc>>().unwrap());
         assert!(ahead.fires.iter().any(|(_, i)| ahead.schedules[*i].definition.name == "hourly"));

@@ -68,7 +68,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                 (facts(&[
                     ("When", html! { (rhythm(&schedule.definition.rhythm)) " " span.zone { (schedule.definition.timezone) } }),
                     ("Next fire", next_fire(api, &schedule, visitor.now)),
-                    ("Last fire", html! { @if let Some(at) = schedule.last_fired_at { (ago(at, visitor.now)) " · " (clock(at)) } @else { "never" } }),
+                    ("Last fire", html! { @if let Some(at) = schedule.last_fired_at { (ago(at, visitor.now)) span.sub { (clock(at)) } } @else { "never" } }),
                     ("Topic", html! { a href={ "/tasks?topic=" (encoded(&schedule.definition.topic)) } { (schedule.definition.topic) } }),
                     ("Last executions", strip(&recent)),
                     ("Fired so far", html! { (schedule.fires_made) @if let Some(most) = schedule.definition.max_fires { " of " (most) } }),

@@ -392,10 +392,12 @@ fn interval(fields: &Form, errors: &[FieldError]) -> Markup {
 
 fn payload(fields: &Form, errors: &[FieldError]) -> Markup {
     let wrong = errors.iter().find(|error| error.field == "payload");
+    let entered = fields.raw("payload").unwrap_or("{}");
+    let rows = entered.lines().count().clamp(4, 24);
     html! {
         div.field {
             label for="payload" { "Payload" }
-            textarea #payload name="payload" spellcheck="false" aria-invalid=[wrong.map(|_| "true")] aria-describedby="payload-said" { (fields.raw("payload").unwrap_or("{}")) }
+            textarea #payload name="payload" rows=(rows) spellcheck="false" aria-invalid=[wrong.map(|_| "true")] aria-describedby="payload-said" { (entered) }
             (beside("payload", "any JSON", wrong))
         }
     }

@@ -45,11 +45,11 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
             div.sheet {
                 (facts(&[
                     ("Topic", html! { (task.topic) }),
-                    ("Due", html! { (ago(task.run_at, now)) " · " (clock(task.run_at)) @if let Ok(zone) = api.zones.zone(&task.timezone) { span.sub { (zone_clock(task.run_at, &zone)) } } }),
+                    ("Due", html! { (ago(task.run_at, now)) span.sub { (clock(task.run_at)) } @if let Ok(zone) = api.zones.zone(&task.timezone) { span.sub { (zone_clock(task.run_at, &zone)) } } }),
                     ("Attempt", html! { (task.attempt) " of " (task.retry.attempts) @if task.lost > 0 { ", " (task.lost) " lost" } @if task.snoozes > 0 { ", " (task.snoozes) " snoozed" } }),
                     ("Took", html! { (took(task)) }),
-                    ("Made", html! { (ago(task.created_at, now)) " · " (clock(task.created_at)) }),
-                    ("Ended", html! { @if let Some(at) = task.completed_at { (ago(at, now)) " · " (clock(at)) } @else { "not yet" } }),
+                    ("Made", html! { (ago(task.created_at, now)) span.sub { (clock(task.created_at)) } }),
+                    ("Ended", html! { @if let Some(at) = task.completed_at { (ago(at, now)) span.sub { (clock(at)) } } @else { "not yet" } }),
                     ("Schedule", html! {
                         @match (&task.fire, &schedule) {
                             (Some(fire), Some(schedule)) => { a href={ "/schedules/" (fire.schedule_id) } { (schedule.definition.name) } span.sub { "instant " (clock(fire.scheduled_at)) } }
