@@ -76,7 +76,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         acts("/schedules/preview", POST, "/api/v1/schedules/preview", schedule_form::preview),
         read(GET, "/schedules/{id}", schedule::show).page(),
         operate(GET, "/schedules/{id}/edit", schedule_form::edit).page(),
-        acts("/schedules/{id}/edit", Method::PATCH, "/api/v1/schedules/{id}", schedule_form::save),
+        acts("/schedules/{id}/edit", Method::PUT, "/api/v1/schedules/{id}", schedule_form::save),
         acts("/schedules/{id}/pause", POST, "/api/v1/schedules/{id}/pause", schedule_moves::pause),
         acts("/schedules/{id}/resume", POST, "/api/v1/schedules/{id}/resume", schedule_moves::resume),
         acts("/schedules/{id}/trigger", POST, "/api/v1/schedules/{id}/trigger", schedule_moves::trigger),

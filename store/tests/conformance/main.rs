@@ -74,6 +74,7 @@ behaviours! {
     hand_overs:
         a_handed_over_task_runs_without_a_lease_until_it_is_settled
         only_the_newest_epoch_can_be_handed_over
+        what_was_handed_over_counts_as_running
         hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them
         each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
         a_job_made_anew_begins_with_the_present_attempt
@@ -278,6 +279,7 @@ behaviours! {
         an_unknown_task_is_not_rescheduled
         eight_reschedules_of_one_task_make_one_replacement
         a_failed_task_is_retried_by_a_new_one
+        the_retries_of_a_task_are_found_wherever_they_are
         a_task_that_was_lost_too_often_can_be_retried
         only_failed_tasks_are_retried
         a_retry_whose_dedupe_key_lives_is_the_living_task
