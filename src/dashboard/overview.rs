@@ -20,6 +20,7 @@ use super::form::encoded;
 use super::health::{self, Cause, Facts, OVERDUE, Overdue, Sentence};
 use super::lately::Lately;
 use super::layout::Place;
+use super::live::Live;
 use super::parts::{Tone, ago, badge, clock, empty, number, short, span, table, zone_clock};
 use super::schedules::rhythm;
 use super::topics;
@@ -58,6 +59,8 @@ pub(crate) struct Glances {
     minutes: Lately<Vec<EndedMinute>>,
     failures: Lately<Vec<Failure>>,
     ahead: Lately<Ahead>,
+    /// Whether anything happened.
+    pub(crate) live: Live,
     /// What the page of topics saw.
     pub(crate) loads: Lately<Vec<Load>>,
 }

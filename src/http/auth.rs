@@ -94,6 +94,17 @@ pub(crate) enum Caller {
     Key(Arc<ApiKey>),
 }
 
+impl Api {
+    /// Whether a caller's key is still there: a stream may outlive it.
+    pub(crate) async fn still_knows(&self, caller: &Caller) -> bool {
+        match caller {
+            Caller::Local => true,
+            // While the store is away nobody can say otherwise.
+            Caller::Key(key) => !matches!(self.store.key_by_hash(&key.hash).await, Ok(None)),
+        }
+    }
+}
+
 impl Caller {
     /// Whose `Idempotency-Key`s these are.
     pub(crate) fn owner(&self) -> String {

@@ -390,6 +390,7 @@ behaviours! {
         schedules_come_in_the_order_in_which_they_fire_next
         what_ended_is_counted_by_minute
         failures_come_newest_first_since_an_instant
+        it_is_known_whether_anything_happened
         tasks_are_counted_up_to_a_bound;
     inspection:
         a_ledger_comes_in_order_and_begins_with_the_row_before
