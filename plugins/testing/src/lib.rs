@@ -44,7 +44,7 @@ use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::coordination::Alone;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::outbox::{self, MessageStatus};
-use punctual_domain::store::{Page, Span, Store, TaskFilter};
+use punctual_domain::store::{Page, Reply, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicPattern};
 use punctual_sdk::engine::Engine;
@@ -244,6 +244,17 @@ impl Punctual {
             if waits || task.status.has_ended() { Ok(task) } else { Err(vec![task]) }
         })
         .await
+    }
+
+    /// Retries a failed task as the API does: a new one like it is due at once. Answers that one, as [`task`](Self::task) does.
+    ///
+    /// # Panics
+    /// When the task has not failed, or as [`task`](Self::task).
+    pub async fn retry(&self, id: Uuid) -> Task {
+        let made = self.store.retry(TaskId(id), None).await.and_then(Reply::into_made);
+        let made = made.unwrap_or_else(|refused| panic!("{refused}"));
+        self.tree.hints().tasks_written();
+        self.task(made.task().id.0).await
     }
 
     /// Calls a route of the plugin that looks, by its path behind the plugin's own.
