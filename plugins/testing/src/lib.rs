@@ -348,7 +348,7 @@ impl Punctual {
     /// # Panics
     /// When that is not so in time.
     pub async fn advance(&self, by: Duration) {
-        let until = self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold");
+        let until = self.after(by);
         loop {
             self.quiet().await;
             let task = self.store.next_due_at(self.now()).await.expect("the store answers");
@@ -361,6 +361,21 @@ impl Punctual {
         }
         self.clock.advance_to(until);
         self.quiet().await;
+    }
+
+    /// Moves the clock in one leap, as if the node had slept: what was due meanwhile is late. Waits until nothing is due or running
+    /// any more.
+    ///
+    /// # Panics
+    /// As [`advance`](Self::advance).
+    pub async fn oversleep(&self, by: Duration) {
+        self.quiet().await;
+        self.clock.advance_to(self.after(by));
+        self.quiet().await;
+    }
+
+    fn after(&self, by: Duration) -> DateTime<Utc> {
+        self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold")
     }
 
     /// From now on no task of this topic can be written, as if the database refused it, or all can again.
