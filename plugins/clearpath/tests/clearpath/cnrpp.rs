@@ -144,6 +144,7 @@ async fn contractors_are_changed_and_refused_by_field(database: TestDatabase) {
     for (body, fields) in [
         (json!({}), vec!["name"]),
         (json!({"name": "x", "cnrppExpiryDate": "soon", "status": "gone"}), vec!["status", "cnrppExpiryDate"]),
+        (json!({"name": "x", "email": "a@b..c"}), vec!["email"]),
         (json!({"name": "x", "lastCnrppAlertSentAt": null}), vec!["lastCnrppAlertSentAt"]),
     ] {
         assert_eq!(punctual.post("/contractors", body.clone()).await.bad_fields(), fields, "{body}");

@@ -117,6 +117,7 @@ async fn sessions_are_listed_and_refused_by_field(database: TestDatabase) {
     assert_eq!((listed.len(), &listed[0]["id"]), (1, &json!(id)));
     for (body, fields) in [
         (json!({}), vec!["name", "email"]),
+        (json!({"name": "Ada", "email": "a..b@example.com"}), vec!["email"]),
         (json!({"name": "Ada", "email": "a@b.c", "status": "expired"}), vec!["status"]),
         (
             json!({"name": "Ada", "email": "a@b.c", "activatedAt": "now", "expectedCompletionDate": "2026-02-30"}),
