@@ -156,7 +156,8 @@ impl Reconciler {
             self.prune().await?;
             state.pruned_at = Some(self.clock.now());
         }
-        let latest = self.clock.now() + self.settings.reconcile_interval.min(self.settings.lease);
+        // From when it looked: a lease that was made during the rest of the round is found no later for it.
+        let latest = looked_at + self.settings.reconcile_interval.min(self.settings.lease);
         // The store's clock says how long it is until then.
         Ok(next.expiry_at.map_or(latest, |expiry_at| looked_at + (expiry_at - next.now)).min(latest))
     }
