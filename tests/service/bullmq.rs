@@ -314,8 +314,8 @@ async fn a_queue_that_refuses_a_job_gets_nothing_of_it_and_others_are_served() {
         assert_eq!(mended.jobs(1).len(), 1);
     }
     // One that was followed before is left out, and nobody else.
-    redis.ask("DEL bull:ill-wait:completed");
-    assert_eq!(redis.ask("SET bull:ill-wait:completed x"), "+OK");
+    redis.ask("DEL bull:ill-wait:events");
+    assert_eq!(redis.ask("SET bull:ill-wait:events x"), "+OK");
     assert!(server.process.wait_for_log("the queue cannot be followed").contains("ill-wait"));
     let well = make(&server, json!({"topic": "well", "payload": {"n": 2}})).await;
     assert_eq!(server.ended_task(&well).await["status"], "completed");
