@@ -107,6 +107,12 @@ impl Feed {
         Some(Hearing { number, next: state.ring.end(), shared: Arc::clone(&self.0), news: self.0.news.subscribe() })
     }
 
+    /// Waits until the service stops.
+    pub(crate) async fn closed(&self) {
+        // The sender is in our own hands.
+        let _ = self.0.news.subscribe().wait_for(|news| news.is_closed).await;
+    }
+
     /// Ends every stream.
     pub(crate) fn close(&self) {
         self.0.news.send_modify(|news| news.is_closed = true);

@@ -42,18 +42,23 @@ impl Check {
     }
 }
 
-/// Looks, and raises what is to be raised; answers whether messages were posted.
-pub(crate) async fn look(
-    store: &dyn Store,
-    addresses: &[Address],
-    checks: &[Check],
-    now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
-    let mut posted = false;
-    let mut alerts = alerts(&store.signs().await?);
+/// What the store shows that somebody has to know.
+pub(crate) async fn of_store(store: &dyn Store) -> Result<Vec<Alert>, StoreError> {
+    Ok(alerts(&store.signs().await?))
+}
+
+/// What plugins find that somebody has to know. It takes as long as they take.
+pub(crate) async fn of_plugins(checks: &[Check], now: DateTime<Utc>) -> Vec<Alert> {
+    let mut alerts = Vec::new();
     for check in checks {
         alerts.extend(check.look(now).await);
     }
+    alerts
+}
+
+/// Raises what is to be raised; answers whether messages were posted.
+pub(crate) async fn raise(store: &dyn Store, addresses: &[Address], alerts: Vec<Alert>) -> Result<bool, StoreError> {
+    let mut posted = false;
     for alert in alerts {
         let messages = addresses.iter().map(|address| alert.message(address)).collect::<Result<Vec<_>, _>>();
         let messages = messages.map_err(|error| StoreError::Broken(error.to_string()))?;

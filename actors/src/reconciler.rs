@@ -1,19 +1,21 @@
 //! The Reconciler: what crashed elsewhere is put right, what schedules should have done is watched over, what somebody has
 //! to know is told, and what is old is removed.
 //!
-//! Owns nothing. What wakes it: the instant at which the next lease expires, and its interval. It never touches a lease
-//! that holds: the store decides by its own clock.
+//! Owns nothing. What wakes it: the instant at which the next lease expires, its interval, and what the health checks of plugins
+//! have found. Those look beside it, one round at a time: a plugin that takes its time keeps no lease from being freed. It never
+//! touches a lease that holds: the store decides by its own clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_domain::alert::Address;
+use punctual_domain::alert::{Address, Alert};
 use punctual_domain::clock::Clock;
 use punctual_domain::news::News;
 use punctual_domain::store::{Expired, Store, StoreError};
 use punctual_domain::task::MAX_LOST;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::Settings;
 use crate::mailbox::Probe;
@@ -43,6 +45,8 @@ pub(crate) enum ReconcilerMessage {
     Reconcile,
     /// Somebody outside the tree holds a lease of that length.
     LeaseMade(Duration),
+    /// The health checks of plugins have looked, and this is to be told.
+    Looked(Vec<Alert>),
 }
 
 /// Configuration of the Reconciler.
@@ -52,7 +56,7 @@ pub(crate) struct Reconciler {
     /// Where alerts go.
     pub(crate) alerts: Vec<Address>,
     /// What plugins look after.
-    pub(crate) checks: Vec<alerting::Check>,
+    pub(crate) checks: Arc<[alerting::Check]>,
     pub(crate) settings: Settings,
     pub(crate) supervisor: ActorRef<SupervisorMessage>,
 }
@@ -62,6 +66,8 @@ pub(crate) struct State {
     pruned_at: Option<DateTime<Utc>>,
     audited_at: Option<DateTime<Utc>>,
     alerted_at: DateTime<Utc>,
+    /// The last round of health checks, perhaps still under way.
+    looking: Option<AbortOnDropHandle<()>>,
 }
 
 impl Actor for Reconciler {
@@ -72,7 +78,13 @@ impl Actor for Reconciler {
     async fn pre_start(&self, myself: ActorRef<ReconcilerMessage>, (): ()) -> Result<State, ActorProcessingErr> {
         myself.cast(ReconcilerMessage::Reconcile)?;
         alerting::count_from_zero(&self.checks);
-        Ok(State { alarm: Alarm::default(), pruned_at: None, audited_at: None, alerted_at: self.clock.now() })
+        Ok(State {
+            alarm: Alarm::default(),
+            pruned_at: None,
+            audited_at: None,
+            alerted_at: self.clock.now(),
+            looking: None,
+        })
     }
 
     async fn handle(
@@ -93,9 +105,16 @@ impl Actor for Reconciler {
                 }
                 return Ok(());
             }
+            ReconcilerMessage::Looked(found) => {
+                if let Err(error) = self.raise(found).await {
+                    // The next round finds it again.
+                    tracing::warn!(%error, "nobody was told what health checks found");
+                }
+                return Ok(());
+            }
             ReconcilerMessage::Reconcile => {}
         }
-        let wake_at = self.pass(state).await.unwrap_or_else(|error| {
+        let wake_at = self.pass(state, &myself).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "nothing could be put right");
             self.clock.now() + AFTER_ERROR
         });
@@ -112,7 +131,7 @@ impl Reconciler {
     /// One round: free expired leases, note missed fires, audit, alert and remove old rows now and then; then when to wake
     /// next.
     /// With nothing to put right it is one question to the store: every node asks it, day and night.
-    async fn pass(&self, state: &mut State) -> Result<DateTime<Utc>, StoreError> {
+    async fn pass(&self, state: &mut State, myself: &ActorRef<ReconcilerMessage>) -> Result<DateTime<Utc>, StoreError> {
         let mut looked_at = self.clock.now();
         let mut next = self.store.next_repair().await?;
         if next.expiry_at.is_some_and(|at| at <= next.now) {
@@ -129,7 +148,8 @@ impl Reconciler {
             state.audited_at = Some(self.clock.now());
         }
         if self.clock.now() - state.alerted_at >= ALERT_EVERY {
-            self.alert(next.now).await?;
+            self.raise(alerting::of_store(&*self.store).await?).await?;
+            self.look(state, next.now, myself);
             state.alerted_at = self.clock.now();
         }
         if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
@@ -159,9 +179,22 @@ impl Reconciler {
         }
     }
 
+    /// Has the plugins look beside us, unless they still do.
+    fn look(&self, state: &mut State, now: DateTime<Utc>, myself: &ActorRef<ReconcilerMessage>) {
+        if self.checks.is_empty() || state.looking.as_ref().is_some_and(|round| !round.is_finished()) {
+            return;
+        }
+        let (checks, myself) = (Arc::clone(&self.checks), myself.clone());
+        state.looking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let found = alerting::of_plugins(&checks, now).await;
+            // A Reconciler that is gone does not need to know.
+            let _ = myself.cast(ReconcilerMessage::Looked(found));
+        })));
+    }
+
     /// Raises alerts, and has them sent.
-    async fn alert(&self, now: DateTime<Utc>) -> Result<(), StoreError> {
-        if alerting::look(&*self.store, &self.alerts, &self.checks, now).await? {
+    async fn raise(&self, alerts: Vec<Alert>) -> Result<(), StoreError> {
+        if alerting::raise(&*self.store, &self.alerts, alerts).await? {
             // A Supervisor that is gone takes us along.
             let _ = self.supervisor.cast(SupervisorMessage::MessagesPosted);
             // A hint to other nodes: what they miss of it, their next look finds.

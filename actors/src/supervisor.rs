@@ -333,7 +333,7 @@ async fn start_reconciler(
         store: deps.store.clone(),
         clock: deps.clock.clone(),
         alerts: deps.alerts.clone(),
-        checks: deps.handlers.checks().to_vec(),
+        checks: deps.handlers.checks().into(),
         settings: deps.settings,
         supervisor: myself.clone(),
     };

@@ -67,7 +67,8 @@ fn cells(visitor: &Visitor, entry: &AuditEntry) -> Vec<Markup> {
     vec![
         html! { (parts::ago(entry.at, visitor.now)) span.sub { (parts::clock(entry.at)) } },
         html! { (entry.actor) },
-        html! { code { (entry.action) } },
+        // Where it is too long for its line, it goes on behind a slash.
+        html! { code { @for part in entry.action.split_inclusive('/') { (part) wbr; } } },
         html! { @if entry.target.is_empty() { span.dim { "—" } } @else { code { (entry.target) } } },
         badge(tone, &entry.status.to_string()),
     ]

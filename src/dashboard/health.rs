@@ -4,8 +4,10 @@ use chrono::TimeDelta;
 
 use super::parts::{Tone, number, relative, span};
 
-/// How many late schedules are named.
+/// How many late schedules and topics are named.
 const NAMED: usize = 3;
+/// From when on a task that nobody has begun is late, as it is for the instants of schedules (the misfire threshold).
+pub(crate) const OVERDUE: TimeDelta = TimeDelta::seconds(30);
 
 /// What the sentences are about.
 #[derive(Debug, Clone, Default)]
@@ -29,58 +31,116 @@ pub(crate) struct Facts {
     pub(crate) redis: Option<bool>,
     /// How many tasks are due and wait.
     pub(crate) due: u64,
+    /// Topics whose tasks are overdue, the one with the oldest first; `None` while that is not known.
+    pub(crate) overdue: Option<Vec<Overdue>>,
     /// How many tasks failed in the last hour.
     pub(crate) failed: u64,
 }
 
-/// One sentence, and how serious it is.
-pub(crate) type Sentence = (Tone, String);
+/// A topic with tasks that should have begun some time ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Overdue {
+    pub(crate) topic: String,
+    /// How many of its tasks are due.
+    pub(crate) due: u64,
+    /// For how long the oldest of them is.
+    pub(crate) by: TimeDelta,
+    /// What holds them up.
+    pub(crate) cause: Cause,
+}
+
+/// Why tasks are not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Nobody wants it so: they are late.
+    Late,
+    /// Workers claim the tasks of this topic, and none has any at the moment.
+    Unclaimed,
+}
+
+/// One sentence, how serious it is, and where to read more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub(crate) tone: Tone,
+    pub(crate) text: String,
+    /// The topics whose tasks it is about.
+    pub(crate) topics: Vec<String>,
+}
 
 /// What is to be said, the most important first; the first is the headline.
 pub(crate) fn sentences(facts: &Facts) -> Vec<Sentence> {
     let mut said = Vec::new();
+    let mut say = |tone, text: String| said.push(Sentence { tone, text, topics: Vec::new() });
     if !facts.late.is_empty() {
-        said.push((Tone::Bad, late(facts)));
+        say(Tone::Bad, late(facts));
     }
+    said.extend(overdue(facts, Cause::Late));
+    let is_on_time = said.is_empty();
+    let mut say = |tone, text: String| said.push(Sentence { tone, text, topics: Vec::new() });
     if facts.is_paused {
-        said.push((Tone::Late, "This node is paused: nothing fires and nothing runs here until it is resumed.".into()));
+        say(Tone::Late, "This node is paused: nothing fires and nothing runs here until it is resumed.".into());
     } else if !facts.has_leader && facts.schedules > 0 {
-        said.push((Tone::Bad, "No node leads at the moment: schedules do not fire until one does.".into()));
+        say(Tone::Bad, "No node leads at the moment: schedules do not fire until one does.".into());
     }
     match (facts.silent, facts.nodes) {
         (0, _) => {}
-        (1, 1) => said.push((Tone::Bad, "The only node is silent.".into())),
-        (1, nodes) => {
-            said.push((Tone::Bad, format!("1 of {nodes} nodes is silent: it died, or cannot reach the database.")))
-        }
+        (1, 1) => say(Tone::Bad, "The only node is silent.".into()),
+        (1, nodes) => say(Tone::Bad, format!("1 of {nodes} nodes is silent: it died, or cannot reach the database.")),
         (silent, nodes) => {
-            said.push((
-                Tone::Bad,
-                format!("{silent} of {nodes} nodes are silent: they died, or cannot reach the database."),
-            ));
+            say(Tone::Bad, format!("{silent} of {nodes} nodes are silent: they died, or cannot reach the database."));
         }
     }
     if facts.redis == Some(false) {
-        said.push((
-            Tone::Late,
-            "Redis does not answer: wake-ups between nodes are slower, and nothing is lost.".into(),
-        ));
+        say(Tone::Late, "Redis does not answer: wake-ups between nodes are slower, and nothing is lost.".into());
     }
     if !facts.is_known {
-        said.push((Tone::Waiting, "Whether all schedules are on time is being looked at.".into()));
-    } else if facts.late.is_empty() {
-        said.push((Tone::Good, on_time(facts)));
+        say(Tone::Waiting, "Whether all schedules are on time is being looked at.".into());
+    } else if facts.late.is_empty() && (is_on_time || facts.schedules > 0) {
+        say(Tone::Good, on_time(facts, is_on_time));
     }
     if facts.failed > 0 {
-        let tasks = if facts.failed == 1 { "1 task".into() } else { format!("{} tasks", number(facts.failed)) };
-        said.push((Tone::Late, format!("{tasks} failed in the last hour.")));
+        say(Tone::Late, format!("{} failed in the last hour.", tasks(facts.failed)));
     }
-    match facts.due {
-        0 => {}
-        1 => said.push((Tone::Waiting, "1 task is due and waits.".into())),
-        due => said.push((Tone::Waiting, format!("{} tasks are due and wait.", number(due)))),
-    }
+    said.extend(overdue(facts, Cause::Unclaimed));
+    let waiting = match facts.due {
+        0 => None,
+        1 => Some("1 task is due and waits.".into()),
+        due => Some(format!("{} are due and wait.", tasks(due))),
+    };
+    said.extend(waiting.map(|text| Sentence { tone: Tone::Waiting, text, topics: Vec::new() }));
     said
+}
+
+fn tasks(count: u64) -> String {
+    if count == 1 { "1 task".into() } else { format!("{} tasks", number(count)) }
+}
+
+/// What is said of overdue tasks of this cause, if there are any.
+fn overdue(facts: &Facts, cause: Cause) -> Option<Sentence> {
+    let found: Vec<_> = facts.overdue.iter().flatten().filter(|overdue| overdue.cause == cause).collect();
+    let due = found.iter().map(|overdue| overdue.due).sum();
+    let oldest = found.iter().map(|overdue| overdue.by).max()?;
+    let topics: Vec<_> = found.iter().take(NAMED).map(|overdue| overdue.topic.clone()).collect();
+    let rest = found.len() - topics.len();
+    let of = match rest {
+        0 => topics.join(", "),
+        1 => format!("{} and 1 more topic", topics.join(", ")),
+        rest => format!("{} and {rest} more topics", topics.join(", ")),
+    };
+    let (tone, text) = match (cause, due) {
+        (Cause::Late, 1) => (Tone::Bad, format!("1 task is late by {}: {of}.", span(oldest))),
+        (Cause::Late, due) => {
+            (Tone::Bad, format!("{} wait to begin, the oldest late by {}: {of}.", tasks(due), span(oldest)))
+        }
+        (Cause::Unclaimed, 1) => {
+            (Tone::Waiting, format!("1 task waits for a worker to claim it, for {}: {of}.", span(oldest)))
+        }
+        (Cause::Unclaimed, due) => {
+            let tasks = tasks(due);
+            (Tone::Waiting, format!("{tasks} wait for a worker to claim them, the oldest for {}: {of}.", span(oldest)))
+        }
+    };
+    Some(Sentence { tone, text, topics })
 }
 
 fn late(facts: &Facts) -> String {
@@ -95,11 +155,13 @@ fn late(facts: &Facts) -> String {
     format!("{who}: {}{more}.", named.join(", "))
 }
 
-fn on_time(facts: &Facts) -> String {
+/// `and_tasks`: nothing else was said of tasks that are late.
+fn on_time(facts: &Facts, and_tasks: bool) -> String {
+    let no_task = if and_tasks && facts.overdue.is_some() { ", and no task is late" } else { "" };
     let so_far = match facts.schedules {
-        0 => return "No schedule is enabled; tasks run when they are due.".to_owned(),
-        1 => "The only schedule is on time.".to_owned(),
-        schedules => format!("All {} schedules on time.", number(schedules)),
+        0 => return format!("No schedule is enabled{no_task}; tasks run when they are due."),
+        1 => format!("The only schedule is on time{no_task}."),
+        schedules => format!("All {} schedules are on time{no_task}.", number(schedules)),
     };
     match &facts.next {
         Some((name, ahead)) => format!("{so_far} Next: {name} {}.", relative(*ahead)),
@@ -118,6 +180,7 @@ mod tests {
             next: Some(("nightly-report".into(), TimeDelta::minutes(4))),
             nodes: 1,
             has_leader: true,
+            overdue: Some(Vec::new()),
             ..Facts::default()
         }
     }
@@ -126,23 +189,36 @@ mod tests {
         names.iter().map(|(name, seconds)| ((*name).to_owned(), TimeDelta::seconds(*seconds))).collect()
     }
 
+    fn overdue(topic: &str, due: u64, seconds: i64, cause: Cause) -> Overdue {
+        Overdue { topic: topic.into(), due, by: TimeDelta::seconds(seconds), cause }
+    }
+
     #[test]
     fn the_first_sentence_says_how_it_is() {
         let by = |change: &dyn Fn(&mut Facts)| {
             let mut facts = well();
             change(&mut facts);
-            sentences(&facts).remove(0)
+            let Sentence { tone, text, .. } = sentences(&facts).remove(0);
+            (tone, text)
         };
         for (change, tone, expected) in [
             (
                 &(|_: &mut Facts| {}) as &dyn Fn(&mut Facts),
                 Tone::Good,
-                "All 42 schedules on time. Next: nightly-report in 4 min.",
+                "All 42 schedules are on time, and no task is late. Next: nightly-report in 4 min.",
             ),
-            (&|facts| facts.schedules = 1, Tone::Good, "The only schedule is on time. Next: nightly-report in 4 min."),
-            (&|facts| facts.next = None, Tone::Good, "All 42 schedules on time."),
+            (
+                &|facts| facts.schedules = 1,
+                Tone::Good,
+                "The only schedule is on time, and no task is late. Next: nightly-report in 4 min.",
+            ),
+            (&|facts| facts.next = None, Tone::Good, "All 42 schedules are on time, and no task is late."),
             (&|facts| facts.is_known = false, Tone::Waiting, "Whether all schedules are on time is being looked at."),
-            (&|facts| facts.schedules = 0, Tone::Good, "No schedule is enabled; tasks run when they are due."),
+            (
+                &|facts| facts.schedules = 0,
+                Tone::Good,
+                "No schedule is enabled, and no task is late; tasks run when they are due.",
+            ),
             (&|facts| facts.late = late(&[("a", 90)]), Tone::Bad, "1 of 42 schedules is late: a by 90 s."),
             (
                 &|facts| (facts.schedules, facts.late) = (1, late(&[("a", 200)])),
@@ -179,10 +255,39 @@ mod tests {
                 Tone::Late,
                 "Redis does not answer: wake-ups between nodes are slower, and nothing is lost.",
             ),
-            (&|facts| facts.redis = Some(true), Tone::Good, "All 42 schedules on time. Next: nightly-report in 4 min."),
+            (&|facts| facts.overdue = None, Tone::Good, "All 42 schedules are on time. Next: nightly-report in 4 min."),
+            (
+                &|facts| facts.overdue = Some(vec![overdue("mail", 1, 240, Cause::Late)]),
+                Tone::Bad,
+                "1 task is late by 4 min: mail.",
+            ),
+            (
+                &|facts| {
+                    facts.overdue = Some(["a", "b", "c", "d"].map(|name| overdue(name, 300, 90, Cause::Late)).into())
+                },
+                Tone::Bad,
+                "1\u{202f}200 tasks wait to begin, the oldest late by 90 s: a, b, c and 1 more topic.",
+            ),
+            (
+                &|facts| facts.overdue = Some(vec![overdue("mail", 1, 240, Cause::Unclaimed)]),
+                Tone::Good,
+                "All 42 schedules are on time, and no task is late. Next: nightly-report in 4 min.",
+            ),
+            (
+                &|facts| facts.redis = Some(true),
+                Tone::Good,
+                "All 42 schedules are on time, and no task is late. Next: nightly-report in 4 min.",
+            ),
         ] {
             assert_eq!(by(change), (tone, expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn without_schedules_late_tasks_are_not_followed_by_a_promise() {
+        let late = Some(vec![overdue("mail", 1, 60, Cause::Late)]);
+        let said = sentences(&Facts { schedules: 0, next: None, overdue: late, ..well() });
+        assert_eq!(said.iter().map(|said| &*said.text).collect::<Vec<_>>(), ["1 task is late by 60 s: mail."]);
     }
 
     #[test]
@@ -194,15 +299,25 @@ mod tests {
             nodes: 2,
             redis: Some(false),
             due: 1_204,
+            overdue: Some(vec![overdue("mail", 2, 60, Cause::Late), overdue("pulled", 3, 90, Cause::Unclaimed)]),
             failed: 1,
             ..well()
         };
-        let said: Vec<_> = sentences(&facts).into_iter().map(|(_, sentence)| sentence).collect();
-        for (sentence, part) in
-            said.iter().zip(["late", "paused", "silent", "Redis", "1 task failed", "1\u{202f}204 tasks"])
-        {
-            assert!(sentence.contains(part), "{sentence}");
+        let said = sentences(&facts);
+        let parts = [
+            "1 of 42 schedules is late",
+            "2 tasks wait to begin, the oldest late by 60 s: mail.",
+            "paused",
+            "silent",
+            "Redis",
+            "1 task failed",
+            "3 tasks wait for a worker to claim them, the oldest for 90 s: pulled.",
+            "1\u{202f}204 tasks",
+        ];
+        for (sentence, part) in said.iter().zip(parts) {
+            assert!(sentence.text.contains(part), "{}", sentence.text);
         }
-        assert_eq!(said.len(), 6);
+        assert_eq!(said.len(), parts.len());
+        assert_eq!(said[1].topics, ["mail"]);
     }
 }

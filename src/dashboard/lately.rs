@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 /// The last look at something. While a new one is under way the one before is shown.
 pub(crate) struct Lately<T>(Arc<Mutex<State<T>>>);
@@ -14,7 +14,8 @@ struct State<T> {
     seen_at: Option<Instant>,
     /// How long the last look took.
     took: Duration,
-    is_looking: bool,
+    /// The look that is under way; it closes when that ends.
+    looking: Option<watch::Receiver<()>>,
 }
 
 /// A look that takes longer is expensive: then it pauses for so many times as long, however often somebody asks.
@@ -30,13 +31,14 @@ impl<T> State<T> {
 
 impl<T> Default for Lately<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { seen: None, seen_at: None, took: Duration::ZERO, is_looking: false })))
+        Self(Arc::new(Mutex::new(State { seen: None, seen_at: None, took: Duration::ZERO, looking: None })))
     }
 }
 
 impl<T: Send + Sync + 'static> Lately<T> {
-    /// What was seen, if that is at most so old; else looks again, and waits for it no longer than `patience`. `look` is
-    /// given what was seen before; `None` is a look that failed. Answers `None` where nothing was seen yet.
+    /// What was seen, if that is at most so old; else looks again, and waits for it no longer than `patience`. Whoever
+    /// comes meanwhile sees what was seen before, or waits for the same look where that is nothing. `look` is given what
+    /// was seen before; `None` is a look that failed. Answers `None` where nothing was seen yet.
     pub(crate) async fn get<Looking>(
         &self,
         fresh: Duration,
@@ -46,29 +48,41 @@ impl<T: Send + Sync + 'static> Lately<T> {
     where
         Looking: Future<Output = Option<T>> + Send + 'static,
     {
-        let before = {
-            let mut state = self.state();
-            if state.is_looking || state.is_fresh(fresh) {
-                return state.seen.clone();
+        let mut done = match self.begin(fresh) {
+            Begun::Seen(seen) => return Some(seen),
+            Begun::ByOthers(done) => done,
+            Begun::Here { before, end, done } => {
+                let (looking, under_way) = (look(before), UnderWay { state: Arc::clone(&self.0), _end: end });
+                tokio::spawn(async move {
+                    let began_at = Instant::now();
+                    if let Some(found) = looking.await {
+                        let mut state = under_way.state.lock().unwrap_or_else(PoisonError::into_inner);
+                        (state.seen, state.seen_at, state.took) =
+                            (Some(Arc::new(found)), Some(Instant::now()), began_at.elapsed());
+                    }
+                    drop(under_way);
+                });
+                done
             }
-            state.is_looking = true;
-            state.seen.clone()
         };
-        let (looking, done) = (look(before), oneshot::channel::<()>());
-        let under_way = UnderWay(Arc::clone(&self.0));
-        tokio::spawn(async move {
-            let began_at = Instant::now();
-            if let Some(found) = looking.await {
-                let mut state = under_way.0.lock().unwrap_or_else(PoisonError::into_inner);
-                (state.seen, state.seen_at, state.took) =
-                    (Some(Arc::new(found)), Some(Instant::now()), began_at.elapsed());
-            }
-            drop(under_way);
-            drop(done.0);
-        });
-        // Whoever waits is told by the end of the channel.
-        let _ = tokio::time::timeout(patience, done.1).await;
+        // Whoever waits is told by the end of the channel; nothing is ever sent over it.
+        let _ = tokio::time::timeout(patience, done.changed()).await;
         self.state().seen.clone()
+    }
+
+    /// Finds out whether somebody has to look, and notes that they do.
+    fn begin(&self, fresh: Duration) -> Begun<T> {
+        let mut state = self.state();
+        match (&state.seen, &state.looking) {
+            (Some(seen), Some(_)) => Begun::Seen(Arc::clone(seen)),
+            (None, Some(looking)) => Begun::ByOthers(looking.clone()),
+            (Some(seen), None) if state.is_fresh(fresh) => Begun::Seen(Arc::clone(seen)),
+            (before, None) => {
+                let (before, (end, done)) = (before.clone(), watch::channel(()));
+                state.looking = Some(done.clone());
+                Begun::Here { before, end, done }
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
@@ -76,17 +90,33 @@ impl<T: Send + Sync + 'static> Lately<T> {
     }
 }
 
+/// What is to be done for somebody who asks.
+enum Begun<T> {
+    /// Nothing: this is what was seen.
+    Seen(Arc<T>),
+    /// To wait for the look of somebody else.
+    ByOthers(watch::Receiver<()>),
+    /// To look.
+    Here { before: Option<Arc<T>>, end: watch::Sender<()>, done: watch::Receiver<()> },
+}
+
 /// A look that ends when this is dropped, however it does.
-struct UnderWay<T>(Arc<Mutex<State<T>>>);
+struct UnderWay<T> {
+    state: Arc<Mutex<State<T>>>,
+    /// Dropped after the state says so: whoever waits finds what was seen.
+    _end: watch::Sender<()>,
+}
 
 impl<T> Drop for UnderWay<T> {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_looking = false;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).looking = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -109,15 +139,43 @@ mod tests {
         assert_eq!(lately.get(Duration::ZERO, Duration::ZERO, slow).await.as_deref(), Some(&1));
         assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Some(3) }).await.as_deref(), Some(&1), "one at a time");
         finish.send(()).unwrap();
-        while lately.state().is_looking {
+        while lately.state().looking.is_some() {
             tokio::task::yield_now().await;
         }
         assert_eq!(lately.get(LONG, LONG, |_| async { Some(4) }).await.as_deref(), Some(&2));
     }
 
+    #[tokio::test]
+    async fn whoever_comes_during_the_first_look_waits_for_it() {
+        let lately = Lately::default();
+        let (finish, finished) = oneshot::channel::<()>();
+        let first = lately.get(LONG, LONG, move |_| async move { finished.await.ok().map(|()| 1) });
+        let second = async {
+            // The first has begun: futures are polled in order.
+            assert!(lately.state().looking.is_some());
+            lately.get(LONG, LONG, |_| async { Some(2) }).await
+        };
+        let third = async {
+            finish.send(()).unwrap();
+        };
+        let (first, second, ()) = tokio::join!(biased; first, second, third);
+        assert_eq!((first.as_deref(), second.as_deref()), (Some(&1), Some(&1)), "one look for both");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_look_that_fails_sees_nothing() {
+        let lately = Lately::default();
+        let (first, second) = tokio::join!(
+            biased;
+            lately.get(LONG, LONG, |_| async { None::<i32> }),
+            lately.get(LONG, LONG, |_| async { Some(2) }),
+        );
+        assert_eq!((first, second), (None, None));
+    }
+
     #[test]
     fn an_expensive_look_is_not_repeated_soon() {
-        let state = |took| State { seen: Some(Arc::new(1)), seen_at: Some(Instant::now()), took, is_looking: false };
+        let state = |took| State { seen: Some(Arc::new(1)), seen_at: Some(Instant::now()), took, looking: None };
         assert!(!state(QUICK).is_fresh(Duration::ZERO));
         assert!(state(LONG).is_fresh(Duration::ZERO));
     }

@@ -1,7 +1,7 @@
 //! The dashboard at `/`: pages made here, in the binary, for people who want to see that everything fires.
 //!
 //! A page is a function that reads and answers HTML; one file per page. It works without JavaScript, and the one script
-//! brings it up to date while something happens: it fetches the same address again and exchanges the regions that are
+//! brings it up to date while something happens (`live.rs`): it fetches the same address again and exchanges the regions that are
 //! marked `data-live`. What a form changes goes through the API's own route ([`Visitor::act`]): the same checks, the same
 //! role, the same entry in the audit log. The table below lists every route with who may call it, as the API's does.
 
@@ -14,6 +14,7 @@ mod health;
 mod keys;
 mod lately;
 mod layout;
+mod live;
 mod login;
 mod month;
 mod nodes;
@@ -56,6 +57,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         open(POST, login::PATH, login::log_in).page(),
         open(POST, "/logout", login::log_out).page(),
         read(GET, "/", overview::show).page(),
+        read(GET, "/live", live::follow).page(),
         read(GET, "/topics", topics::list).page(),
         acts("/topics/{name}/pause", POST, "/api/v1/topics/{name}/pause", topics::pause),
         acts("/topics/{name}/resume", POST, "/api/v1/topics/{name}/resume", topics::resume),
@@ -76,7 +78,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         acts("/schedules/preview", POST, "/api/v1/schedules/preview", schedule_form::preview),
         read(GET, "/schedules/{id}", schedule::show).page(),
         operate(GET, "/schedules/{id}/edit", schedule_form::edit).page(),
-        acts("/schedules/{id}/edit", Method::PATCH, "/api/v1/schedules/{id}", schedule_form::save),
+        acts("/schedules/{id}/edit", Method::PUT, "/api/v1/schedules/{id}", schedule_form::save),
         acts("/schedules/{id}/pause", POST, "/api/v1/schedules/{id}/pause", schedule_moves::pause),
         acts("/schedules/{id}/resume", POST, "/api/v1/schedules/{id}/resume", schedule_moves::resume),
         acts("/schedules/{id}/trigger", POST, "/api/v1/schedules/{id}/trigger", schedule_moves::trigger),

@@ -5,19 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
-use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use maud::{Markup, html};
+use punctual_domain::calendar::Calendar;
 use punctual_domain::outlook::Outlook;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Counts, EndedMinute, Failure, Load};
+use punctual_domain::time::ZoneDatabase;
+use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use tokio::time::timeout;
 
 use super::chart::{self, Column};
 use super::form::encoded;
-use super::health::{self, Facts};
+use super::health::{self, Cause, Facts, OVERDUE, Overdue, Sentence};
 use super::lately::Lately;
 use super::layout::Place;
+use super::live::Live;
 use super::parts::{Tone, ago, badge, clock, empty, number, short, span, table, zone_clock};
+use super::schedules::rhythm;
+use super::topics;
 use super::visitor::Visitor;
 use crate::http::Api;
 use crate::http::health::redis_is_up;
@@ -28,13 +34,16 @@ use crate::http::problem::Problem;
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(60);
 /// How long a look may take that nobody waits for.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How much of the past the charts show, in minutes.
 const MINUTES: i64 = 60;
-/// How many schedules are looked at for what comes next, and how many instants of all of them.
+/// How many schedules are looked at for what comes next.
 const SCHEDULES: u32 = 200;
-const INSTANTS: usize = 20_000;
+/// A schedule that fires more often than this in an hour is named once: it would hide all others.
+const OFTEN: usize = 60;
+/// How many of those are named.
+const OFTEN_NAMED: usize = 12;
 /// How many of the schedules that fire next are named.
 const NAMED: usize = 8;
 /// How many failures are grouped, and how many groups are shown.
@@ -50,6 +59,8 @@ pub(crate) struct Glances {
     minutes: Lately<Vec<EndedMinute>>,
     failures: Lately<Vec<Failure>>,
     ahead: Lately<Ahead>,
+    /// Whether anything happened.
+    pub(crate) live: Live,
     /// What the page of topics saw.
     pub(crate) loads: Lately<Vec<Load>>,
 }
@@ -60,18 +71,50 @@ struct Ahead {
     schedules: Vec<Schedule>,
     /// The coming fires: which of the schedules, and when.
     fires: Vec<(DateTime<Utc>, usize)>,
+    /// Those of the schedules that fire too often to be drawn.
+    often: Vec<usize>,
+}
+
+impl Ahead {
+    /// What becomes of these schedules within the next hour.
+    fn of(schedules: Vec<Schedule>, calendars: &[Calendar], zones: &ZoneDatabase, now: DateTime<Utc>) -> Self {
+        let end = now + TimeDelta::hours(1);
+        let (mut fires, mut often) = (Vec::new(), Vec::new());
+        for (i, schedule) in schedules.iter().enumerate() {
+            let Ok(outlook) = Outlook::new(schedule, calendars, zones) else { continue };
+            let after = schedule.fired_through.map_or(now, |through| through.max(now));
+            match outlook.between(after + TimeDelta::microseconds(1), end, OFTEN) {
+                Ok(found) => fires.extend(found.instants.into_iter().map(|at| (at, i))),
+                Err(_) => often.push(i),
+            }
+        }
+        fires.sort_unstable();
+        // By name: in the order of their next fires they would change places all the time.
+        often.sort_by(|one: &usize, other| schedules[*one].definition.name.cmp(&schedules[*other].definition.name));
+        Self { schedules, fires, often }
+    }
 }
 
 /// `GET /`.
 pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     let api = &visitor.api;
-    let (nodes, redis, counts, minutes, failures, ahead) =
-        tokio::join!(nodes::known(api), redis(api), counts(api), minutes(api), failures(api), ahead(api));
-    let nodes = nodes?;
+    let (nodes, redis, counts, minutes, failures, ahead, loads, topics) = tokio::join!(
+        nodes::known(api),
+        redis(api),
+        counts(api),
+        minutes(api),
+        failures(api),
+        ahead(api),
+        topics::loads(api, PATIENCE),
+        api.topics.definitions(),
+    );
+    let (nodes, topics) = (nodes?, topics?);
     let now = visitor.now;
-    let facts = facts(&visitor, &nodes, redis, counts.as_deref(), minutes.as_deref(), ahead.as_deref());
+    let overdue = loads.map(|loads| overdue(&loads, &topics, now));
+    let facts =
+        Facts { overdue, ..facts(&visitor, &nodes, redis, counts.as_deref(), minutes.as_deref(), ahead.as_deref()) };
     let body = html! {
-        section #health data-live { (headline(&facts, counts.as_deref())) }
+        section #health data-live { (headline(&facts, counts.as_deref(), now)) }
         div.grid.even {
             section #throughput.sheet data-live aria-labelledby="throughput-title" { (throughput(minutes.as_deref())) }
             section #lag.sheet data-live aria-labelledby="lag-title" { (lag(minutes.as_deref())) }
@@ -127,21 +170,7 @@ async fn ahead(api: &Api) -> Option<Arc<Ahead>> {
     let look = move |_| async move {
         let reading = async { tokio::try_join!(store.next_schedules(SCHEDULES), store.calendars()) };
         let (schedules, calendars) = timeout(DEADLINE, reading).await.ok()?.ok()?;
-        let looking = move || {
-            let end = now + TimeDelta::hours(1);
-            let mut fires = Vec::new();
-            for (i, schedule) in schedules.iter().enumerate() {
-                let Ok(outlook) = Outlook::new(schedule, &calendars, &zones) else { continue };
-                let after = schedule.fired_through.map_or(now, |through| through.max(now));
-                let Ok(found) = outlook.between(after + TimeDelta::microseconds(1), end, INSTANTS - fires.len()) else {
-                    break;
-                };
-                fires.extend(found.instants.into_iter().map(|at| (at, i)));
-            }
-            fires.sort_unstable();
-            Ahead { schedules, fires }
-        };
-        tokio::task::spawn_blocking(looking).await.ok()
+        tokio::task::spawn_blocking(move || Ahead::of(schedules, &calendars, &zones, now)).await.ok()
     };
     api.glances.ahead.get(FRESH, PATIENCE, look).await
 }
@@ -157,12 +186,16 @@ fn facts(
     let now = visitor.now;
     let schedules: &[Schedule] = ahead.map_or(&[], |ahead| &ahead.schedules);
     let due_at = |schedule: &Schedule| Some((schedule.definition.name.clone(), schedule.next_fire_at? - now));
-    let (late, coming): (Vec<_>, Vec<_>) = schedules.iter().filter_map(due_at).partition(|(_, ahead)| *ahead < -LATE);
+    let late = schedules.iter().filter_map(due_at).filter(|(_, ahead)| *ahead < -LATE);
+    // What fires all the time is no news; it is named where there is nothing else.
+    let is_rare = |i: &usize| ahead.is_none_or(|ahead| !ahead.often.contains(i));
+    let coming = |(_, ahead): &(String, TimeDelta)| *ahead >= -LATE;
+    let next = (0..schedules.len()).filter(is_rare).find_map(|i| due_at(&schedules[i]).filter(coming));
     Facts {
         schedules: counts.map_or(schedules.len() as u64, |counts| counts.schedules),
         is_known: ahead.is_some(),
-        late: late.into_iter().map(|(name, ahead)| (name, -ahead)).collect(),
-        next: coming.into_iter().next(),
+        late: late.map(|(name, ahead)| (name, -ahead)).collect(),
+        next: next.or_else(|| schedules.iter().filter_map(due_at).find(coming)),
         nodes: nodes.len(),
         silent: nodes.iter().filter(|node| node.is_silent).count(),
         has_leader: nodes.iter().any(|node| node.leads),
@@ -170,19 +203,43 @@ fn facts(
         redis,
         due: counts.map_or(0, |counts| counts.due.iter().map(|depth| depth.tasks).sum()),
         failed: minutes.map_or(0, |minutes| minutes.iter().map(|minute| minute.failed).sum()),
+        overdue: None,
     }
 }
 
-fn headline(facts: &Facts, counts: Option<&Counts>) -> Markup {
+/// The topics whose tasks should have begun, those that wait longest first. What somebody paused is meant to wait.
+fn overdue(loads: &[Load], topics: &[TopicDefinition], now: DateTime<Utc>) -> Vec<Overdue> {
+    let late = |load: &Load| {
+        let by = now - load.due_since?;
+        let definition = TopicDefinition::for_topic(topics, &Topic::from_stored(load.topic.as_str()));
+        let is_pulled = definition.is_some_and(|definition| definition.route == Route::Pull);
+        let cause = if is_pulled && load.running == 0 { Cause::Unclaimed } else { Cause::Late };
+        let is_meant = definition.is_some_and(|definition| definition.paused);
+        (by > OVERDUE && !is_meant).then(|| Overdue { topic: load.topic.clone(), due: load.due, by, cause })
+    };
+    let mut late: Vec<_> = loads.iter().filter_map(late).collect();
+    late.sort_by_key(|overdue| std::cmp::Reverse(overdue.by));
+    late
+}
+
+fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Markup {
     let sentences = health::sentences(facts);
     let (first, more) = sentences.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     html! {
         div.health.sheet {
-            @if let Some((tone, sentence)) = first {
-                h1 class={ "headline " (tone.class()) } { (sentence) }
+            @if let Some(first) = first {
+                h1 class={ "headline " (first.tone.class()) } { (first.text) }
+                @if !first.topics.is_empty() { p.see { "See the tasks of " (waiting_tasks(first, now)) } }
             }
             @if !more.is_empty() {
-                ul.more { @for (tone, sentence) in more { li class=(tone.class()) { (sentence) } } }
+                ul.more {
+                    @for sentence in more {
+                        li class=(sentence.tone.class()) {
+                            (sentence.text)
+                            @if !sentence.topics.is_empty() { " See " (waiting_tasks(sentence, now)) }
+                        }
+                    }
+                }
             }
             @if let Some(counts) = counts {
                 dl.tiles {
@@ -197,6 +254,18 @@ fn headline(facts: &Facts, counts: Option<&Counts>) -> Markup {
                 p.hint { "The database is being counted." }
             }
         }
+    }
+}
+
+/// Leads to the tasks that a sentence is about.
+fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
+    let until = (now - OVERDUE).to_rfc3339_opts(SecondsFormat::Secs, true);
+    html! {
+        @for (i, topic) in sentence.topics.iter().enumerate() {
+            @if i > 0 { ", " }
+            a href={ "/tasks?status=pending&topic=" (encoded(topic)) "&to=" (encoded(&until)) } { (topic) }
+        }
+        "."
     }
 }
 
@@ -259,7 +328,8 @@ fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
 }
 
 fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
-    let (schedules, fires): (&[Schedule], &[_]) = ahead.map_or((&[], &[]), |ahead| (&ahead.schedules, &ahead.fires));
+    let nothing = Ahead { schedules: Vec::new(), fires: Vec::new(), often: Vec::new() };
+    let Ahead { schedules, fires, often } = ahead.unwrap_or(&nothing);
     let mut columns: Vec<_> =
         (0..MINUTES).map(|minute| Column { title: format!("in {minute} min: nothing"), value: 0, bad: 0 }).collect();
     for (at, i) in fires {
@@ -297,9 +367,15 @@ fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
             span.hint {
                 @if schedules.len() == SCHEDULES as usize { "the " (SCHEDULES) " schedules that come first: " }
                 (number(fires.len() as u64)) @if fires.len() == 1 { " fire" } @else { " fires" }
+                @if !often.is_empty() { ", and those more than once a minute" }
             }
         }
-        @if fires.is_empty() {
+        @if !often.is_empty() { (all_the_time(schedules, often)) }
+        @if ahead.is_none() {
+            (empty("What comes next is being looked at."))
+        } @else if fires.is_empty() && !often.is_empty() {
+            (empty("Nothing else fires within the next hour."))
+        } @else if fires.is_empty() {
             (empty("Nothing fires within the next hour. Coming fires are drawn here, minute by minute."))
         } @else {
             (chart::columns(&about, &columns, Tone::Busy))
@@ -309,9 +385,24 @@ fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
     }
 }
 
+/// What fires so often that it is always there: one band for all of it.
+fn all_the_time(schedules: &[Schedule], often: &[usize]) -> Markup {
+    html! {
+        div.band {
+            h3 { "More than once a minute" }
+            ul.often {
+                @for Schedule { id, definition, .. } in often.iter().take(OFTEN_NAMED).map(|i| &schedules[*i]) {
+                    li { a href={ "/schedules/" (id) } { (definition.name) } " " span.dim { (rhythm(&definition.rhythm)) } }
+                }
+                @if often.len() > OFTEN_NAMED { li.dim { "and " (often.len() - OFTEN_NAMED) " more" } }
+            }
+        }
+    }
+}
+
 /// Failures that have one cause.
 #[derive(Debug, PartialEq)]
-struct Cause<'a> {
+struct Fault<'a> {
     topic: &'a str,
     /// What went wrong, with numbers left out.
     error: String,
@@ -320,13 +411,13 @@ struct Cause<'a> {
 }
 
 /// Groups failures, the newest of which comes first, by topic and by what went wrong; the most frequent first.
-fn causes(failures: &[Failure]) -> Vec<Cause<'_>> {
-    let mut causes: Vec<Cause<'_>> = Vec::new();
+fn causes(failures: &[Failure]) -> Vec<Fault<'_>> {
+    let mut causes: Vec<Fault<'_>> = Vec::new();
     for failure in failures {
         let error = cause(&failure.error);
         match causes.iter_mut().find(|cause| cause.topic == failure.topic && cause.error == error) {
             Some(cause) => cause.count += 1,
-            None => causes.push(Cause { topic: &failure.topic, error, count: 1, last: failure }),
+            None => causes.push(Fault { topic: &failure.topic, error, count: 1, last: failure }),
         }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
@@ -431,6 +522,7 @@ fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
 #[cfg(test)]
 mod tests {
     use punctual_domain::id::TaskId;
+    use punctual_domain::schedule::{Definition, Rhythm};
 
     use super::*;
 
@@ -446,6 +538,59 @@ mod tests {
         ] {
             assert_eq!(cause(error), expected);
         }
+    }
+
+    fn scheduled(name: &str, rhythm: Rhythm, now: DateTime<Utc>) -> Schedule {
+        let definition = Definition::new(name, rhythm, "UTC", &"t".parse().unwrap());
+        Schedule::new(definition, now, &ZoneDatabase::bundled()).unwrap()
+    }
+
+    #[test]
+    fn what_fires_all_the_time_hides_nothing_else() {
+        let now = "2026-11-18T12:00:30Z".parse().unwrap();
+        let seconds = (0..30).map(|i| scheduled(&format!("second {i}"), Rhythm::Every(1_000), now));
+        let others = [
+            scheduled("minutely", Rhythm::Cron("* * * * *".into()), now),
+            scheduled("hourly", Rhythm::Cron("0 * * * *".into()), now),
+        ];
+        let ahead = Ahead::of(seconds.chain(others).collect(), &[], &ZoneDatabase::bundled(), now);
+        let names: Vec<_> = ahead.often.iter().map(|i| &*ahead.schedules[*i].definition.name).collect();
+        assert!(names.len() == 30 && names.is_sorted(), "{names:?}");
+        assert_eq!(ahead.fires.len(), 61);
+        assert_eq!(ahead.fires.last().unwrap().0, "2026-11-18T13:00:00Z".parse::<DateTime<Utc>>().unwrap());
+        assert!(ahead.fires.iter().any(|(_, i)| ahead.schedules[*i].definition.name == "hourly"));
+    }
+
+    #[test]
+    fn tasks_are_overdue_unless_somebody_wants_them_to_wait() {
+        let now: DateTime<Utc> = "2026-11-18T12:00:00Z".parse().unwrap();
+        let define = |name: &str, route: Route, paused| TopicDefinition {
+            paused,
+            ..TopicDefinition::new(name.parse().unwrap(), route)
+        };
+        let topics = [
+            define("held", Route::Event, true),
+            define("pulled", Route::Pull, false),
+            define("pulled.busy", Route::Pull, false),
+        ];
+        let load = |topic: &str, seconds: Option<i64>, running| Load {
+            topic: topic.into(),
+            due: 2,
+            due_since: seconds.map(|seconds| now - TimeDelta::seconds(seconds)),
+            running,
+        };
+        let loads = [
+            load("new", Some(30), 0),
+            load("mail", Some(31), 0),
+            load("held", Some(900), 0),
+            load("pulled", Some(60), 0),
+            load("pulled.busy", Some(90), 1),
+            load("running", None, 3),
+        ];
+        let found: Vec<_> =
+            overdue(&loads, &topics, now).into_iter().map(|one| (one.topic, one.by.num_seconds(), one.cause)).collect();
+        let expected = [("pulled.busy", 90, Cause::Late), ("pulled", 60, Cause::Unclaimed), ("mail", 31, Cause::Late)];
+        assert_eq!(found, expected.map(|(topic, by, cause)| (topic.to_owned(), by, cause)));
     }
 
     #[test]

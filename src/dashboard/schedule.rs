@@ -2,6 +2,7 @@
 
 use axum::extract::Path;
 use axum::response::Response;
+use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use punctual_domain::fire::{Fire, FireKind, FireStatus};
 use punctual_domain::id::FireId;
@@ -46,7 +47,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
     );
     let (executions, recent, calendars, why) = (executions?, recent?, calendars?, why?);
     let (next, remarks) = match Outlook::new(&schedule, &calendars, &api.zones) {
-        Ok(outlook) => (outlook.next(visitor.now, AHEAD), outlook.remarks(visitor.now)),
+        Ok(outlook) => (coming(&schedule, &outlook, visitor.now), outlook.remarks(visitor.now)),
         Err(error) => (Vec::new(), vec![error.to_string()]),
     };
     let name = &schedule.definition.name;
@@ -67,7 +68,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                 (facts(&[
                     ("When", html! { (rhythm(&schedule.definition.rhythm)) " " span.zone { (schedule.definition.timezone) } }),
                     ("Next fire", next_fire(api, &schedule, visitor.now)),
-                    ("Last fire", html! { @if let Some(at) = schedule.last_fired_at { (ago(at, visitor.now)) " · " (clock(at)) } @else { "never" } }),
+                    ("Last fire", html! { @if let Some(at) = schedule.last_fired_at { (ago(at, visitor.now)) span.sub { (clock(at)) } } @else { "never" } }),
                     ("Topic", html! { a href={ "/tasks?topic=" (encoded(&schedule.definition.topic)) } { (schedule.definition.topic) } }),
                     ("Last executions", strip(&recent)),
                     ("Fired so far", html! { (schedule.fires_made) @if let Some(most) = schedule.definition.max_fires { " of " (most) } }),
@@ -114,17 +115,37 @@ fn actions(schedule: &Schedule) -> Markup {
     }
 }
 
-fn upcoming(schedule: &Schedule, next: &[NextFire], remarks: &[String], now: chrono::DateTime<chrono::Utc>) -> Markup {
+/// What fires next: of a paused one what does once its pause ends, or the first instant were it resumed now.
+fn coming(schedule: &Schedule, outlook: &Outlook<'_>, now: DateTime<Utc>) -> Vec<NextFire> {
+    match (schedule.enabled, schedule.paused_until) {
+        (true, _) => outlook.next(now, AHEAD),
+        (false, Some(until)) => outlook.next(until.max(now), AHEAD),
+        (false, None) => outlook.next(now, 1),
+    }
+}
+
+fn upcoming(schedule: &Schedule, next: &[NextFire], remarks: &[String], now: DateTime<Utc>) -> Markup {
+    let zone = &schedule.definition.timezone;
     html! {
         h2 #ahead-title { "Next fires" }
-        @if !schedule.enabled { p.hint { "While it is paused nothing of this fires." } }
-        (fires_ahead(next, &schedule.definition.timezone, now))
+        @match (schedule.enabled, schedule.paused_until, next.first()) {
+            (true, ..) => { (fires_ahead(next, zone, now)) }
+            (false, Some(until), Some(_)) => {
+                p { "It is paused until " (clock(until)) ". What fires after that, unless it is resumed before:" }
+                (fires_ahead(next, zone, now))
+            }
+            (false, None, Some(first)) => {
+                p { "It is paused, and fires nothing until somebody resumes it. Resumed now, it would fire first at:" }
+                p { (first.local.format("%a %d %b %Y %H:%M:%S")) " " span.zone { (zone) } " · " (clock(first.at)) }
+            }
+            (false, _, None) => { (empty("It is paused, and no fire lies ahead.")) }
+        }
         @for remark in remarks { p.remark { (remark) } }
     }
 }
 
 /// Coming fires, with what clock changes do to them.
-pub(crate) fn fires_ahead(next: &[NextFire], zone: &str, now: chrono::DateTime<chrono::Utc>) -> Markup {
+pub(crate) fn fires_ahead(next: &[NextFire], zone: &str, now: DateTime<Utc>) -> Markup {
     let rows: Vec<_> = next
         .iter()
         .map(|fire| {
@@ -192,9 +213,9 @@ fn definition(schedule: &Schedule) -> Markup {
             h2 #definition-title { "Definition" }
             (facts(&[
                 ("Overlap", html! { (word(definition.overlap_policy)) }),
-                ("Missed instants", html! { (word(definition.misfire_policy)) ", within " (span(chrono::TimeDelta::seconds(definition.misfire_window_seconds.into()))) }),
+                ("Missed instants", html! { (word(definition.misfire_policy)) ", within " (span(TimeDelta::seconds(definition.misfire_window_seconds.into()))) }),
                 ("Attempts", html! { @match definition.max_retries { Some(most) => { (most.max(1)) } None => { "as the topic says" } } }),
-                ("Time limit", html! { @match definition.timeout_seconds { Some(seconds) => { (span(chrono::TimeDelta::seconds(seconds.into()))) } None => { "as the topic says" } } }),
+                ("Time limit", html! { @match definition.timeout_seconds { Some(seconds) => { (span(TimeDelta::seconds(seconds.into()))) } None => { "as the topic says" } } }),
                 ("Priority", html! { (definition.priority) }),
                 ("Jitter", html! { (definition.jitter_seconds) " s" }),
                 ("Starts", html! { @if let Some(at) = definition.start_at { (clock(at)) } @else { "at once" } }),

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use punctual_domain::calendar::Calendar;
 use punctual_domain::invalid::FieldError;
 use punctual_domain::schedule::{Rhythm, Schedule};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
@@ -16,8 +17,10 @@ use super::schedule::word;
 use super::schedules::every;
 use super::visitor::{Visitor, said};
 use crate::cli::when;
+use crate::http::merge_patch::merge;
 use crate::http::problem::{Code, Problem};
 use crate::http::schedule_edit::{find, schedule_id};
+use crate::http::schedule_view::document;
 
 /// `GET /schedules/new`.
 pub(crate) async fn new(visitor: Visitor) -> Result<Response, Problem> {
@@ -46,7 +49,8 @@ pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Pro
     let made = match body(&form) {
         Ok(mut body) => {
             body.retain(|_, value| !value.is_null());
-            visitor.act(Method::POST, &["schedules"], Some(&body.into())).await
+            let whole = with_payload(&Value::from(body).to_string(), entered_payload(&form));
+            visitor.act_on(None, Method::POST, &["schedules"], Some(whole)).await
         }
         Err(problem) => Err(problem),
     };
@@ -65,18 +69,17 @@ pub(crate) async fn save(visitor: Visitor, Path(id): Path<String>, form: Form) -
         Ok(mut body) => {
             // Whether it is on is changed by pausing and resuming, which say why.
             body.remove("enabled");
-            let stored = find(&visitor.api, schedule_id(&id)?).await?.definition.payload;
-            let is_same = |entered: &str| entered.replace("\r\n", "\n") == laid_out(stored.as_str());
-            match body.remove("payload") {
-                // What was not touched stays as it was written.
-                Some(_) if form.raw("payload").is_some_and(is_same) => {}
-                Some(payload) => {
-                    let stored = serde_json::from_str(stored.as_str()).unwrap_or_default();
-                    body.insert("payload".into(), change(&stored, payload));
-                }
-                None => {}
-            }
-            visitor.act_on(form.text("version"), Method::PATCH, &["schedules", &id], Some(&body.into())).await
+            let schedule = find(&visitor.api, schedule_id(&id)?).await?;
+            let (seen, stored) = (schedule.version.to_string(), schedule.definition.payload.as_str());
+            let is_same = |entered: &str| entered.replace("\r\n", "\n") == laid_out(stored);
+            // What was not touched stays as it was written.
+            let payload = if form.raw("payload").is_some_and(is_same) { stored } else { entered_payload(&form) };
+            // The whole is replaced: a patch would take each `null` in the payload for something to remove.
+            body.insert("payload".into(), Value::Null);
+            let rest = merge(&document(&schedule)?, &Value::from(body).to_string());
+            let version = form.text("version").unwrap_or(&seen);
+            let whole = with_payload(&rest, payload);
+            visitor.act_on(Some(version), Method::PUT, &["schedules", &id], Some(whole)).await
         }
         Err(problem) => Err(problem),
     };
@@ -95,7 +98,7 @@ async fn again(visitor: &Visitor, id: Option<&str>, form: &Form, problem: Proble
     draw(visitor, id, form, Some(&problem), &preview).await
 }
 
-/// What the form says, as the API takes it; where nothing was entered, `null`.
+/// What the form says but for the payload, as the API takes it; where nothing was entered, `null`.
 fn body(form: &Form) -> Result<Map<String, Value>, Problem> {
     let mut body: Map<String, Value> =
         TEXTS.iter().chain(NUMBERS).map(|name| ((*name).to_owned(), Value::Null)).collect();
@@ -111,10 +114,8 @@ fn body(form: &Form) -> Result<Map<String, Value>, Problem> {
     }
     body.insert("cronExpression".into(), cron);
     body.insert("everyMs".into(), interval);
-    let payload = form.text("payload").unwrap_or("{}");
-    let payload: Value =
-        serde_json::from_str(payload).map_err(|error| Problem::invalid("payload", format!("is not JSON: {error}")))?;
-    body.insert("payload".into(), payload);
+    serde_json::from_str::<&RawValue>(entered_payload(form))
+        .map_err(|error| Problem::invalid("payload", format!("is not JSON: {error}")))?;
     body.insert("excludeCalendars".into(), form.all("excludeCalendars").map(Value::from).collect());
     body.insert("enabled".into(), json!(form.text("enabled") == Some("true")));
     for name in ["overlapPolicy", "misfirePolicy"] {
@@ -166,20 +167,16 @@ fn of_schedule(schedule: &Schedule) -> Form {
     Form::from_pairs(fields)
 }
 
-/// The merge patch that makes `wanted` of `stored`: what is to go is named, as `null`.
-fn change(stored: &Value, wanted: Value) -> Value {
-    match (stored, wanted) {
-        (Value::Object(stored), Value::Object(wanted)) => {
-            let gone = stored.keys().filter(|name| !wanted.contains_key(*name)).map(|name| (name.clone(), Value::Null));
-            let gone: Vec<_> = gone.collect();
-            let kept = wanted.into_iter().map(|(name, wanted)| {
-                let wanted = change(stored.get(&name).unwrap_or(&Value::Null), wanted);
-                (name, wanted)
-            });
-            kept.chain(gone).collect()
-        }
-        (_, wanted) => wanted,
-    }
+/// The payload as it was entered: its digits, and the order of its keys, are the author's.
+fn entered_payload(form: &Form) -> &str {
+    form.text("payload").unwrap_or("{}")
+}
+
+/// A JSON object that has no payload yet, with this one.
+fn with_payload(object: &str, payload: &str) -> String {
+    let rest = object.trim_end().strip_suffix('}').unwrap_or_default();
+    let comma = if rest.trim_end().ends_with('{') { "" } else { "," };
+    format!("{rest}{comma}\"payload\":{payload}}}")
 }
 
 /// When what the form says would fire, or why that cannot be said.
@@ -395,10 +392,12 @@ fn interval(fields: &Form, errors: &[FieldError]) -> Markup {
 
 fn payload(fields: &Form, errors: &[FieldError]) -> Markup {
     let wrong = errors.iter().find(|error| error.field == "payload");
+    let entered = fields.raw("payload").unwrap_or("{}");
+    let rows = entered.lines().count().clamp(4, 24);
     html! {
         div.field {
             label for="payload" { "Payload" }
-            textarea #payload name="payload" spellcheck="false" aria-invalid=[wrong.map(|_| "true")] aria-describedby="payload-said" { (fields.raw("payload").unwrap_or("{}")) }
+            textarea #payload name="payload" rows=(rows) spellcheck="false" aria-invalid=[wrong.map(|_| "true")] aria-describedby="payload-said" { (entered) }
             (beside("payload", "any JSON", wrong))
         }
     }
@@ -430,15 +429,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_out_of_a_payload_is_named_in_the_change() {
-        for (stored, wanted, expected) in [
-            (json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1, "b": null})),
-            (json!({"a": {"b": 1, "c": 2}}), json!({"a": {"c": 3}}), json!({"a": {"b": null, "c": 3}})),
-            (json!({"a": 1}), json!([1]), json!([1])),
-            (json!([1, 2]), json!({"a": 1}), json!({"a": 1})),
-            (json!({}), json!({}), json!({})),
-        ] {
-            assert_eq!(change(&stored, wanted.clone()), expected, "{stored} {wanted}");
+    fn a_payload_goes_as_it_was_entered() {
+        for (object, payload, expected) in
+            [("{}", "1.50", r#"{"payload":1.50}"#), (r#"{"a":1}"#, r#"{"b":null}"#, r#"{"a":1,"payload":{"b":null}}"#)]
+        {
+            assert_eq!(with_payload(object, payload), expected);
         }
     }
 }

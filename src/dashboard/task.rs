@@ -9,6 +9,7 @@ use punctual_domain::id::TaskId;
 use punctual_domain::key::Role;
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, Task, TaskStatus};
 use serde_json::Map;
+use uuid::Uuid;
 
 use super::form::{Form, encoded};
 use super::layout::Place;
@@ -17,14 +18,19 @@ use super::visitor::Visitor;
 use crate::http::problem::Problem;
 use crate::http::tasks::{no_such_task, task_id};
 
+/// How many retries of a task are looked at, and how many are named.
+const RETRIES: u32 = 20;
+const NAMED: usize = 5;
+
 /// `GET /tasks/{id}`.
 pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
     let api = &visitor.api;
     let id = task_id(&id)?;
     let name = id.to_string();
-    let (found, why) = tokio::join!(api.store.task(id), api.inspector.why(&name));
+    let (found, why, retries) =
+        tokio::join!(api.store.task(id), api.inspector.why(&name), api.store.retries_of(id, RETRIES));
     let found = found?.ok_or_else(|| no_such_task(id))?;
-    let (task, attempts, why) = (&found.task, &found.attempts, why?);
+    let (task, attempts, why, retries) = (&found.task, &found.attempts, why?, retries?);
     let now = visitor.now;
     let schedule = match task.fire {
         Some(fire) => api.store.schedule(fire.schedule_id).await?,
@@ -34,15 +40,16 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         p.trail { a href="/tasks" { "Tasks" } " / " a href={ "/tasks?topic=" (encoded(task.topic.as_str())) } { (task.topic) } " /" }
         section #task data-live {
             h1 { "Task " (short(task.id)) " " (status(task.status)) }
-            @if visitor.may(Role::Operate) && visitor.caller.check_topic(&task.topic).is_ok() { (actions(task)) }
+            @if visitor.may(Role::Operate) && visitor.caller.check_topic(&task.topic).is_ok() { (actions(task, &retries)) }
+            @if !retries.is_empty() { (retried(&retries, now)) }
             div.sheet {
                 (facts(&[
                     ("Topic", html! { (task.topic) }),
-                    ("Due", html! { (ago(task.run_at, now)) " · " (clock(task.run_at)) @if let Ok(zone) = api.zones.zone(&task.timezone) { span.sub { (zone_clock(task.run_at, &zone)) } } }),
+                    ("Due", html! { (ago(task.run_at, now)) span.sub { (clock(task.run_at)) } @if let Ok(zone) = api.zones.zone(&task.timezone) { span.sub { (zone_clock(task.run_at, &zone)) } } }),
                     ("Attempt", html! { (task.attempt) " of " (task.retry.attempts) @if task.lost > 0 { ", " (task.lost) " lost" } @if task.snoozes > 0 { ", " (task.snoozes) " snoozed" } }),
                     ("Took", html! { (took(task)) }),
-                    ("Made", html! { (ago(task.created_at, now)) " · " (clock(task.created_at)) }),
-                    ("Ended", html! { @if let Some(at) = task.completed_at { (ago(at, now)) " · " (clock(at)) } @else { "not yet" } }),
+                    ("Made", html! { (ago(task.created_at, now)) span.sub { (clock(task.created_at)) } }),
+                    ("Ended", html! { @if let Some(at) = task.completed_at { (ago(at, now)) span.sub { (clock(at)) } } @else { "not yet" } }),
                     ("Schedule", html! {
                         @match (&task.fire, &schedule) {
                             (Some(fire), Some(schedule)) => { a href={ "/schedules/" (fire.schedule_id) } { (schedule.definition.name) } span.sub { "instant " (clock(fire.scheduled_at)) } }
@@ -85,12 +92,41 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
     Ok(visitor.page(Place::Tasks, &format!("Task {}", task.id), &body))
 }
 
-fn actions(task: &Task) -> Markup {
+/// Says that others were made in its place, and leads there.
+fn retried(retries: &[Task], now: DateTime<Utc>) -> Markup {
+    let times = match retries.len() {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        most if most == RETRIES as usize => format!("{most} times or more"),
+        times => format!("{times} times"),
+    };
+    html! {
+        div.notice.waiting {
+            "Retried " (times) ": "
+            @for (i, retry) in retries.iter().take(NAMED).enumerate() {
+                @if i > 0 { ", " }
+                a href={ "/tasks/" (retry.id) } { (short(retry.id)) } " " (status(retry.status)) " " (ago(retry.created_at, now))
+            }
+            @if retries.len() > NAMED { ", and older ones" }
+            "."
+        }
+    }
+}
+
+fn actions(task: &Task, retries: &[Task]) -> Markup {
     let path = format!("/tasks/{}", task.id);
     html! {
         div.actions.gap {
             @match task.status {
-                TaskStatus::Failed => { (act(&format!("{path}/retry"), "Retry", "primary")) }
+                TaskStatus::Failed => {
+                    form method="post" action={ (path) "/retry" } {
+                        // A form that is sent twice makes one task, and so does one that has not seen the other's.
+                        input type="hidden" name="once" value=(Uuid::now_v7());
+                        input type="hidden" name="after" value=(newest(retries));
+                        @if retries.is_empty() { button.primary type="submit" { "Retry" } }
+                        @else { button type="submit" { "Retry again" } }
+                    }
+                }
                 TaskStatus::Pending | TaskStatus::Running => {
                     (act(&format!("{path}/cancel"), "Cancel", "danger"))
                     form.inline method="post" action={ (path) "/reschedule" } {
@@ -186,9 +222,20 @@ fn error_text(error: &str) -> Markup {
     }
 }
 
-/// `POST /tasks/{id}/retry`.
-pub(crate) async fn retry(visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
-    match visitor.act(Method::POST, &["tasks", &id, "retry"], None).await {
+/// The retry that was made last.
+fn newest(retries: &[Task]) -> String {
+    retries.first().map(|retry| retry.id.to_string()).unwrap_or_default()
+}
+
+/// `POST /tasks/{id}/retry`: unless somebody else was faster.
+pub(crate) async fn retry(visitor: Visitor, Path(id): Path<String>, form: Form) -> Result<Response, Problem> {
+    let newest = newest(&visitor.api.store.retries_of(task_id(&id)?, 1).await?);
+    if !newest.is_empty() && form.raw("after") != Some(&newest) {
+        let said = "It was retried already: this is the task that was made then. Nothing was made now.";
+        return Ok(visitor.not_found(&format!("/tasks/{newest}"), said));
+    }
+    let once = form.text("once").and_then(|once| Uuid::try_parse(once).ok()).unwrap_or_else(Uuid::now_v7);
+    match visitor.act_once(format!("dashboard {once}"), Method::POST, &["tasks", &id, "retry"]).await {
         Ok(task) => {
             Ok(visitor.done(&path_of(&task), "Made anew: this is another task, and the failed one stays as it is."))
         }

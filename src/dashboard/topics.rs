@@ -11,17 +11,19 @@ use punctual_domain::key::Role;
 use punctual_domain::store::Load;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::form::encoded;
 use super::layout::Place;
-use super::overview::FRESH;
+use super::overview::{DEADLINE, FRESH};
 use super::parts::{self, Tone, badge};
 use super::visitor::Visitor;
-use crate::http::problem::{Code, Problem};
+use crate::http::Api;
+use crate::http::problem::Problem;
 use crate::http::query::Parameters;
 
 const PATH: &str = "/topics";
-/// How long the first look at very many tasks may take; later ones show what was seen before.
+/// How long the page waits for the first look at very many tasks; later ones show what was seen before.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A definition with what it has to do; none for the topics that nobody defined.
@@ -34,18 +36,18 @@ struct Row<'a> {
 pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     Parameters::of(&visitor.uri)?.finish()?;
     let definitions = visitor.api.store.topics().await?;
-    let store = Arc::clone(&visitor.api.store);
-    let look = |_| async move { store.loads().await.ok() };
-    let loads = visitor.api.glances.loads.get(FRESH, PATIENCE, look).await;
-    let loads = loads.ok_or_else(|| Problem::new(Code::Unavailable, "what waits could not be counted in time"))?;
-    let rows = rows(&definitions, &loads);
-    let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row)).collect();
+    let loads = loads(&visitor.api, PATIENCE).await;
+    let rows = rows(&definitions, loads.as_ref().map_or(&[], |loads| loads));
+    let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row, loads.is_some())).collect();
     let heads = ["Topic", "Route", "Waiting", "Running", "Rate", "Lag", "State", ""];
     let body = html! {
         section #topics.sheet data-live {
             div.head {
                 h1 { "Topics" }
-                span.hint { (sentence(&rows)) }
+                span.hint {
+                    @if loads.is_some() { (sentence(&rows)) }
+                    @else { "There is much to count: what waits and runs appears here once it is." }
+                }
             }
             @if shown.is_empty() {
                 (parts::empty("Topics that somebody defined would be here, and those with tasks to do. Tasks of other topics are only announced."))
@@ -59,6 +61,13 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
         }
     };
     Ok(visitor.page(Place::Topics, "Topics", &body))
+}
+
+/// What the topics have to do, as it was seen a moment ago.
+pub(crate) async fn loads(api: &Api, patience: Duration) -> Option<Arc<Vec<Load>>> {
+    let store = Arc::clone(&api.store);
+    let look = |_| async move { timeout(DEADLINE, store.loads()).await.ok()?.ok() };
+    api.glances.loads.get(FRESH, patience, look).await
 }
 
 /// `POST /topics/{name}/pause`.
@@ -113,11 +122,12 @@ fn sentence(rows: &[Row<'_>]) -> String {
     )
 }
 
-fn cells(visitor: &Visitor, row: &Row<'_>) -> Vec<Markup> {
+fn cells(visitor: &Visitor, row: &Row<'_>, is_counted: bool) -> Vec<Markup> {
     let name = row.definition.map_or("all others", |definition| definition.name.as_str());
     let busiest = row.loads.iter().filter(|load| load.topic != name).take(5);
     let due_since = row.loads.iter().filter_map(|load| load.due_since).min();
     let is_paused = row.definition.is_some_and(|definition| definition.paused);
+    let count = |count: u64| html! { @if is_counted { (parts::number(count)) } @else { span.dim { "?" } } };
     vec![
         html! {
             @if name.contains('*') || row.definition.is_none() { span.mono { (name) } }
@@ -131,9 +141,9 @@ fn cells(visitor: &Visitor, row: &Row<'_>) -> Vec<Markup> {
             @if row.loads.len() > 6 { span.sub { "and " (row.loads.len() - 5) " more" } }
         },
         route(visitor, row.definition),
-        html! { (parts::number(row.due())) },
+        count(row.due()),
         html! {
-            (parts::number(row.running()))
+            (count(row.running()))
             @if let Some(definition) = row.definition { span.dim { " of " (definition.concurrency) (limit(definition)) } }
         },
         html! {
@@ -145,6 +155,7 @@ fn cells(visitor: &Visitor, row: &Row<'_>) -> Vec<Markup> {
         html! {
             @match due_since {
                 Some(since) => { (parts::span(visitor.now - since)) }
+                None if !is_counted => { span.dim { "?" } }
                 None => { span.dim { "none" } }
             }
         },

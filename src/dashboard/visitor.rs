@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use maud::Markup;
@@ -90,10 +90,10 @@ impl Visitor {
     /// # Errors
     /// What the API answers.
     pub(crate) async fn act(&self, method: Method, path: &[&str], body: Option<&Value>) -> Result<Value, Problem> {
-        self.act_on(None, method, path, body).await
+        self.call(method, path, body.map(Value::to_string), None).await
     }
 
-    /// The same for something that must still have this version.
+    /// The same for something that must still have this version; the body is JSON, and goes as it is.
     ///
     /// # Errors
     /// What the API answers.
@@ -102,15 +102,36 @@ impl Visitor {
         version: Option<&str>,
         method: Method,
         path: &[&str],
-        body: Option<&Value>,
+        body: Option<String>,
+    ) -> Result<Value, Problem> {
+        let version = version.map(|version| (header::IF_MATCH, format!("\"{version}\"")));
+        self.call(method, path, body, version).await
+    }
+
+    /// The same for something that happens once for each `key`, however often it is sent.
+    ///
+    /// # Errors
+    /// What the API answers.
+    pub(crate) async fn act_once(&self, key: String, method: Method, path: &[&str]) -> Result<Value, Problem> {
+        self.call(method, path, None, Some((HeaderName::from_static("idempotency-key"), key))).await
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<String>,
+        condition: Option<(HeaderName, String)>,
     ) -> Result<Value, Problem> {
         let path: String = path.iter().map(|part| format!("/{}", encoded(part))).collect();
-        let mut request = Request::new(body.map_or_else(Body::empty, |body| Body::from(body.to_string())));
+        let mut request = Request::new(body.map_or_else(Body::empty, Body::from));
         *request.method_mut() = method;
         *request.uri_mut() = format!("/api/v1{path}").parse().map_err(|_| Problem::not_found("thing of that name"))?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(version) = version.and_then(|version| HeaderValue::try_from(format!("\"{version}\"")).ok()) {
-            request.headers_mut().insert(header::IF_MATCH, version);
+        if let Some((name, value)) = condition
+            && let Ok(value) = HeaderValue::try_from(value)
+        {
+            request.headers_mut().insert(name, value);
         }
         request.extensions_mut().insert(self.caller.clone());
         request.extensions_mut().insert(self.request_id.clone());

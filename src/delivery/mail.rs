@@ -114,6 +114,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_plugins_take_for_an_address_can_be_sent_to() {
+        let atom = "!#$%&'*+-/=?^_`{|}~aZ9é中";
+        let mut taken = 0;
+        for local in ["a", "a.b", "a..b", ".a", "a.", atom, "a b", "\"a\"", "a@b", &"a".repeat(64), &"a".repeat(65)] {
+            for domain in [
+                "x",
+                "x.com",
+                "x..com",
+                ".x",
+                "x.",
+                "-x.y",
+                "x-.y",
+                "a-b.c",
+                "x_y",
+                "bücher.example",
+                "xn--a.b",
+                "[::1]",
+                "1.2",
+            ] {
+                let address = format!("{local}@{domain}");
+                let mut fields = punctual_sdk::Fields::of(serde_json::json!({ "email": address }));
+                if fields.email("email").is_some() {
+                    taken += 1;
+                    assert!(Mail::of(&message(&address, "x"), &from()).is_ok(), "{address}");
+                }
+            }
+        }
+        assert_eq!(taken, 4 * 6);
+    }
+
+    #[test]
     fn a_recipient_is_one_address() {
         for fine in ["ada@example.com", "Ada <ada@example.com>", "søren@example.com", "ada@bücher.example"] {
             assert!(Mail::of(&message(fine, "x"), &from()).is_ok(), "{fine}");

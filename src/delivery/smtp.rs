@@ -61,13 +61,14 @@ impl Transport for Smtp {
     async fn send(&self, message: &Message) -> Result<String, DeliveryError> {
         let mail = Mail::of(message, &self.from)?;
         let message_id = mail.message_id.clone();
+        let is_plain = mail.to.email.to_string().is_ascii();
         let mail = compose(mail)?;
         let _place = self.places.acquire().await.map_err(DeliveryError::later)?;
         let idle = self.idle().pop();
         let server = idle.unwrap_or_else(|| self.server.clone().build());
         let sent = server.send(mail).await;
         self.idle().push(server);
-        sent.map(|_| message_id).map_err(refusal)
+        sent.map(|_| message_id).map_err(|error| refusal(error, is_plain))
     }
 
     fn concurrency(&self) -> u32 {
@@ -129,8 +130,9 @@ fn compose(mail: Mail) -> Result<lettre::Message, DeliveryError> {
     composed.map_err(|error| DeliveryError::never(format!("the e-mail cannot be written: {error}")))
 }
 
-/// What a failure means. A server that does not let us in may do so another time: the e-mail is not to blame.
-fn refusal(error: lettre::transport::smtp::Error) -> DeliveryError {
+/// What a failure means for an e-mail to an address that is plain ASCII, or is not. A server that does not let us in may do so
+/// another time: the e-mail is not to blame.
+fn refusal(error: lettre::transport::smtp::Error, is_plain: bool) -> DeliveryError {
     let said = match std::error::Error::source(&error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -139,11 +141,20 @@ fn refusal(error: lettre::transport::smtp::Error) -> DeliveryError {
     let is_about_us =
         |code: Code| code.category == Category::Unspecified3 || (code.category, code.detail) == BAD_SEQUENCE;
     let is_about_us = error.status().is_some_and(is_about_us);
-    if error.is_permanent() && !is_about_us { DeliveryError::never(said) } else { DeliveryError::later(said) }
+    // lettre asks the server before it sends such an address. A sender of ours that is not plain is for us to change.
+    let is_about_the_address = error.is_client() && !is_plain && said.contains("SMTPUTF8");
+    if (error.is_permanent() && !is_about_us) || is_about_the_address {
+        DeliveryError::never(said)
+    } else {
+        DeliveryError::later(said)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
     use super::super::mail::tests::message;
     use super::*;
 
@@ -165,6 +176,43 @@ mod tests {
         {
             assert!(explicit(refused).is_err(), "{refused}");
         }
+    }
+
+    /// A server that greets whoever comes, and offers nothing special; answers its URL.
+    async fn plain_server() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("smtp://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let (reader, mut writer) = connection.split();
+                let mut lines = BufReader::new(reader).lines();
+                writer.write_all(b"220 here\r\n").await.unwrap();
+                while let Ok(Some(_)) = lines.next_line().await {
+                    writer.write_all(b"250-here\r\n250 8BITMIME\r\n").await.unwrap();
+                }
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn an_address_that_the_server_cannot_take_fails_for_good() {
+        let url = plain_server().await;
+        let send = async |from: &str, to: &str| {
+            let smtp = Smtp::new(&url, from.parse().unwrap()).unwrap();
+            smtp.send(&message(to, "x")).await.unwrap_err()
+        };
+        let refused = send("punctual@example.com", "søren@example.com").await;
+        assert!(
+            matches!(&refused, DeliveryError::Never { .. }) && refused.to_string().contains("SMTPUTF8"),
+            "{refused:?}"
+        );
+        // That is for us to change, and the e-mail waits for it.
+        let refused = send("pünctual@example.com", "ada@example.com").await;
+        assert!(
+            matches!(&refused, DeliveryError::Later { .. }) && refused.to_string().contains("SMTPUTF8"),
+            "{refused:?}"
+        );
     }
 
     #[test]

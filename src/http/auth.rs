@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use super::Api;
 use super::problem::{Code, Problem};
-use crate::dashboard::session;
+use crate::dashboard::session::Session;
 use crate::keyring;
 
 /// How soon this node notices that another one made the first key.
@@ -92,6 +92,17 @@ pub(crate) enum Caller {
     Local,
     /// The bearer of a key.
     Key(Arc<ApiKey>),
+}
+
+impl Api {
+    /// Whether a caller's key is still there: a stream may outlive it.
+    pub(crate) async fn still_knows(&self, caller: &Caller) -> bool {
+        match caller {
+            Caller::Local => true,
+            // While the store is away nobody can say otherwise.
+            Caller::Key(key) => !matches!(self.store.key_by_hash(&key.hash).await, Ok(None)),
+        }
+    }
 }
 
 impl Caller {
@@ -186,8 +197,8 @@ pub(crate) async fn may_see_details(api: &Api, headers: &HeaderMap, store_is_up:
 /// What a request shows to say who sends it.
 struct Credentials<'a> {
     bearer: Option<&'a str>,
-    /// The key that somebody logged in with.
-    session: Option<&'a str>,
+    /// What a login made of a key.
+    session: Option<Session>,
 }
 
 impl<'a> Credentials<'a> {
@@ -195,7 +206,7 @@ impl<'a> Credentials<'a> {
     fn of(request: &'a Request) -> Self {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let counts = is_read || !request.uri().path().starts_with("/api/");
-        let session = counts.then(|| session::key(request.headers())).flatten();
+        let session = counts.then(|| Session::of(request.headers())).flatten();
         Self { bearer: bearer(request.headers()), session }
     }
 }
@@ -204,10 +215,20 @@ async fn identify(api: &Api, credentials: &Credentials<'_>) -> Result<Caller, Pr
     if !api.keys.are_needed().await? {
         return Ok(Caller::Local);
     }
-    let Some(secret) = credentials.bearer.or(credentials.session) else {
-        return Err(Problem::new(Code::Unauthenticated, "send an API key as `Authorization: Bearer pk_…`"));
+    let key = match (credentials.bearer, &credentials.session) {
+        (Some(secret), _) => known_key(api, secret).await?,
+        (None, Some(session)) => key_of(api, session).await?,
+        (None, None) => {
+            return Err(Problem::new(Code::Unauthenticated, "send an API key as `Authorization: Bearer pk_…`"));
+        }
     };
-    Ok(Caller::Key(Arc::new(known_key(api, secret).await?)))
+    Ok(Caller::Key(Arc::new(key)))
+}
+
+/// The key that somebody logged in with, if that was not revoked since and the session has not ended.
+async fn key_of(api: &Api, session: &Session) -> Result<ApiKey, Problem> {
+    let found = api.store.key(session.key_id).await?.filter(|key| session.is_of(key, api.time.now()));
+    found.ok_or_else(|| Problem::new(Code::Unauthenticated, "the session has ended; log in again"))
 }
 
 /// The key, if it is known and was not revoked.

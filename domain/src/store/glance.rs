@@ -23,6 +23,9 @@ pub trait Glance: Send + Sync {
     /// Tasks that failed since then, those that failed last first, at most `limit`.
     async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError>;
 
+    /// Whether an attempt began, a task ended or a fire was missed at or after an instant: cheap, however much did.
+    async fn has_happened_since(&self, at: DateTime<Utc>) -> Result<bool, StoreError>;
+
     /// How many tasks match, counted up to `most`.
     async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError>;
 }

@@ -27,6 +27,9 @@ pub trait Tasks: Send + Sync {
     /// One task, with its attempts in order; one that runs or ended at the first attempt shows that one too.
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError>;
 
+    /// The tasks that were made to retry this one, newest first, at most `limit`.
+    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Task>, StoreError>;
+
     /// Tasks that match, newest first.
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError>;
 

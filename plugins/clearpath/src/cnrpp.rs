@@ -6,7 +6,7 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use crate::contractor::Contractor;
-use crate::{ZONE, today};
+use crate::{ZONE, fired_at, today};
 
 /// How long before it expires somebody is told.
 const AHEAD: Days = Days::new(60);
@@ -57,9 +57,10 @@ async fn alert(
                 "isExpired": is_expired,
             });
             attempt.notifier().deliver(Message::new(recipient, key).template(SLUG, values)).await?;
-            let stamp = "UPDATE clearpath_contractors SET last_cnrpp_alert_sent_at = $2, updated_at = $2 WHERE id = $1";
+            // By the fire: one that comes late, in another month, is no alert of that month.
+            let stamp = "UPDATE clearpath_contractors SET last_cnrpp_alert_sent_at = $2, updated_at = $3 WHERE id = $1";
             on_either!(database, |pool| {
-                sqlx::query(stamp).bind(contractor.id).bind(now).execute(pool).await?;
+                sqlx::query(stamp).bind(contractor.id).bind(fired_at(attempt)).bind(now).execute(pool).await?;
             });
             job.sent();
         }

@@ -160,6 +160,9 @@ async fn ingest(attempt: &Attempt, job: &Job, number: usize, record: &Value) -> 
     };
     let database = attempt.database();
     let Some(session) = read.session(&database).await? else {
+        let Record { clearpath_order_id, kit_serial_number, .. } = &read;
+        let err = "no session has that order or that kit";
+        warn!(job = JOB, recordId = number, clearpath_order_id, kit_serial_number, err, "lab result not stored");
         job.skipped(number, "no session");
         return Ok(false);
     };
@@ -168,6 +171,9 @@ async fn ingest(attempt: &Attempt, job: &Job, number: usize, record: &Value) -> 
         return Ok(false);
     }
     if !["mailed", "results_pending"].contains(&session.status.as_str()) {
+        // The lab does not tell of it again: somebody has to look after it.
+        let err = format!("the session is {}, and waits for no result", session.status);
+        warn!(job = JOB, recordId = %session.id, err, "lab result not stored");
         job.skipped(session.id, "no result is outstanding");
         return Ok(false);
     }

@@ -14,7 +14,7 @@ mod of_session;
 mod pdf;
 mod session;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use punctual_sdk::{Attempt, DefaultSchedule, Error, Handler, HealthCheck, Migration, Plugin, Route, Template};
 
 /// Where the company's days begin and end.
@@ -79,8 +79,12 @@ impl Plugin for Clearpath {
     }
 }
 
-/// The day of a run: that of the fire it belongs to, however late it comes.
+/// The instant of a run: that of the fire it belongs to, however late it comes.
+pub(crate) fn fired_at(attempt: &Attempt) -> DateTime<Utc> {
+    attempt.scheduled_at.unwrap_or(attempt.started_at)
+}
+
+/// The day of a run.
 pub(crate) fn today(attempt: &Attempt) -> Result<NaiveDate, Error> {
-    let at = attempt.scheduled_at.unwrap_or(attempt.started_at);
-    Ok(attempt.context.zone(ZONE)?.date(at))
+    Ok(attempt.context.zone(ZONE)?.date(fired_at(attempt)))
 }

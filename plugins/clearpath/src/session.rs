@@ -1,6 +1,6 @@
 //! Test sessions: from when a kit is ordered until there is a result, or nobody waits for one any more.
 
-use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeDelta, Utc};
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, SecondsFormat, TimeDelta, Utc};
 use punctual_sdk::{
     Answer, Database, Fields, NewTask, Page, Problem, Request, Route, Schema, Transaction, on_either, row, shown, sqlx,
 };
@@ -14,6 +14,9 @@ const STATUSES: [&str; 8] =
 
 /// What somebody may say about a session; that it is complete or expired follows from something else.
 const SETTABLE: [&str; 6] = ["pending", "active", "retrieval_due", "mailed", "results_pending", "cancelled"];
+
+/// Under way: begun, and without a result.
+const OPEN: [&str; 4] = ["active", "retrieval_due", "mailed", "results_pending"];
 
 /// The e-mails that come so many days after the activation.
 const DAYS: [(&str, i64); 4] = [("day_30", 30), ("day_60", 60), ("day_80", 80), ("day_88", 88)];
@@ -43,6 +46,16 @@ impl Session {
     pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         let one = "SELECT * FROM clearpath_sessions WHERE id = $1";
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
+    }
+
+    /// The session, which nobody else changes until the transaction ends.
+    async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
+        let lock = "UPDATE clearpath_sessions SET updated_at = updated_at WHERE id = $1";
+        let one = "SELECT * FROM clearpath_sessions WHERE id = $1";
+        on_either!(transaction, |connection| {
+            sqlx::query(lock).bind(id).execute(&mut *connection).await?;
+            sqlx::query_as(one).bind(id).fetch_optional(connection).await
+        })
     }
 
     fn view(&self) -> Value {
@@ -118,15 +131,19 @@ impl TestResult {
 }
 
 pub(crate) fn routes() -> Vec<Route> {
-    let input = || {
-        Schema::object([]).takes([
-            ("status", Schema::word(SETTABLE).about("`active` writes its e-mails")),
-            ("userId", Schema::key()),
+    let status =
+        || ("status", Schema::word(SETTABLE).about("every one but `pending` and `cancelled` writes its e-mails"));
+    let said = || {
+        [
+            ("userId", Schema::key().about("the session's own id where nobody says it")),
             ("clearpathOrderId", Schema::key()),
             ("kitSerialNumber", Schema::key()),
             ("activatedAt", Schema::instant()),
-            ("expectedCompletionDate", Schema::format("date")),
-        ])
+            (
+                "expectedCompletionDate",
+                Schema::format("date").about("90 days after the activation where nobody says it"),
+            ),
+        ]
     };
     let shape = || {
         Schema::object([
@@ -165,7 +182,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 "Makes a test session, active unless it is said otherwise, and writes its e-mails",
             )
             .takes(
-                input().needs(person),
+                Schema::object(person).takes([status()]).takes(said()),
                 json!({"name": "Ada", "email": "ada@example.com", "clearpathOrderId": "CP-17"}),
             )
             .may_conflict()
@@ -176,8 +193,11 @@ pub(crate) fn routes() -> Vec<Route> {
             shape(),
         ),
         Route::patch("/sessions/{id}", patch)
-            .named("patchTestSession", "Changes a test session; one that becomes active gets its e-mails")
-            .takes(input(), json!({"status": "mailed"}))
+            .named(
+                "patchTestSession",
+                "Changes a test session; one that is begun gets its e-mails, and those that wait follow its dates",
+            )
+            .takes(Schema::object([]).may_have([status()]).takes(said()), json!({"status": "mailed"}))
             .may_conflict()
             .answers(200, "The session", shape()),
         Route::get("/sessions/{id}/result", show_result)
@@ -191,46 +211,75 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What a caller says about a session.
-struct Said {
-    status: Option<&'static str>,
-    user_id: Option<String>,
-    clearpath_order_id: Option<String>,
-    kit_serial_number: Option<String>,
-    activated_at: Option<DateTime<Utc>>,
-    expected_completion_date: Option<NaiveDate>,
-}
-
-impl Said {
-    fn of(fields: &mut Fields) -> Self {
-        Self {
-            status: fields.word("status", &SETTABLE),
-            user_id: fields.key("userId"),
-            clearpath_order_id: fields.key("clearpathOrderId"),
-            kit_serial_number: fields.key("kitSerialNumber"),
-            activated_at: fields.instant("activatedAt"),
-            expected_completion_date: fields.date("expectedCompletionDate"),
-        }
+impl Session {
+    /// What a caller may say of it, as they would say it.
+    fn said(&self) -> Value {
+        json!({
+            "status": self.status,
+            "userId": self.user_id,
+            "clearpathOrderId": self.clearpath_order_id,
+            "kitSerialNumber": self.kit_serial_number,
+            "activatedAt": self.activated_at.map(exactly),
+            "expectedCompletionDate": self.expected_completion_date,
+        })
     }
 
-    /// What it means for a session; an active one knows since when, and until when it takes.
-    fn apply(self, session: &mut Session, request: &Request) -> Result<(), Problem> {
-        session.status = self.status.map_or_else(|| session.status.clone(), str::to_owned);
-        session.user_id = self.user_id.unwrap_or_else(|| session.user_id.clone());
-        session.clearpath_order_id = self.clearpath_order_id.or_else(|| session.clearpath_order_id.take());
-        session.kit_serial_number = self.kit_serial_number.or_else(|| session.kit_serial_number.take());
-        session.activated_at = self.activated_at.or(session.activated_at);
-        session.expected_completion_date = self.expected_completion_date.or(session.expected_completion_date);
-        if session.status == "active" {
-            let activated_at = *session.activated_at.get_or_insert(request.now);
-            if session.expected_completion_date.is_none() {
-                let activated_on = request.context.zone(ZONE)?.date(activated_at);
-                session.expected_completion_date = activated_on.checked_add_days(USUAL_DAYS);
+    /// Takes over what a caller says besides the status; what they leave out returns to its default.
+    fn read(&mut self, mut fields: Fields, request: &Request) -> Result<(), Problem> {
+        self.user_id = fields.key("userId").unwrap_or_else(|| self.id.to_string());
+        self.clearpath_order_id = fields.key("clearpathOrderId");
+        self.kit_serial_number = fields.key("kitSerialNumber");
+        self.activated_at = fields.instant("activatedAt");
+        self.expected_completion_date = fields.date("expectedCompletionDate");
+        fields.finish()?;
+        self.updated_at = request.now;
+        self.begin(request)
+    }
+
+    /// A test that is under way knows since when, and until when it takes, whichever status it began with.
+    fn begin(&mut self, request: &Request) -> Result<(), Problem> {
+        if self.is_open() {
+            let activated_at = *self.activated_at.get_or_insert(request.now);
+            if self.expected_completion_date.is_none() {
+                self.expected_completion_date = usual_completion(activated_at, request)?;
             }
         }
-        session.updated_at = request.now;
         Ok(())
     }
+
+    /// A completion that nobody said follows the activation.
+    fn follow_activation(&mut self, before: &Self, request: &Request) -> Result<(), Problem> {
+        let (Some(was), Some(is)) = (before.activated_at, self.activated_at) else { return Ok(()) };
+        let is_said = request.body.get("expectedCompletionDate").is_some_and(|said| !said.is_null());
+        if was != is && !is_said && before.expected_completion_date == usual_completion(was, request)? {
+            self.expected_completion_date = usual_completion(is, request)?;
+        }
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        OPEN.contains(&self.status.as_str())
+    }
+
+    /// When its e-mails are due, by kind; none while it has no dates.
+    fn plan(&self, request: &Request) -> Result<Vec<(&'static str, DateTime<Utc>)>, Problem> {
+        let (Some(activated_at), Some(completion)) = (self.activated_at, self.expected_completion_date) else {
+            return Ok(Vec::new());
+        };
+        let completion = request.context.zone(ZONE)?.instant(completion.and_time(NaiveTime::MIN));
+        let days = DAYS.into_iter().map(|(kind, days)| (kind, activated_at + TimeDelta::days(days)));
+        Ok(days.chain([("results_prompt", completion)]).collect())
+    }
+}
+
+/// When a test that was activated then is complete where nobody says it.
+fn usual_completion(activated_at: DateTime<Utc>, request: &Request) -> Result<Option<NaiveDate>, Problem> {
+    Ok(request.context.zone(ZONE)?.date(activated_at).checked_add_days(USUAL_DAYS))
+}
+
+/// An instant with everything the database holds of it: what is merged and left alone does not change.
+fn exactly(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 async fn list(request: Request) -> Result<Answer, Problem> {
@@ -250,15 +299,12 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
     let mut fields = request.fields();
     let (name, email) = (fields.needs("name", Fields::text), fields.needs("email", Fields::email));
-    let said = Said::of(&mut fields);
-    fields.finish()?;
-    let id = Uuid::now_v7();
     let mut session = Session {
-        id,
-        user_id: id.to_string(),
+        id: Uuid::now_v7(),
+        user_id: String::new(),
         name,
         email,
-        status: "active".to_owned(),
+        status: String::new(),
         clearpath_order_id: None,
         kit_serial_number: None,
         activated_at: None,
@@ -267,7 +313,8 @@ async fn create(request: Request) -> Result<Answer, Problem> {
         created_at: request.now,
         updated_at: request.now,
     };
-    said.apply(&mut session, &request)?;
+    session.status = fields.word("status", &SETTABLE).unwrap_or("active").to_owned();
+    session.read(fields, &request)?;
     let mut transaction = request.database().begin().await?;
     let insert =
         "INSERT INTO clearpath_sessions (id, user_id, name, email, status, clearpath_order_id, kit_serial_number,
@@ -280,7 +327,7 @@ async fn create(request: Request) -> Result<Answer, Problem> {
         let bound = bound.bind(session.activated_at).bind(session.expected_completion_date).bind(session.created_at);
         bound.execute(connection).await.map_err(taken)?;
     });
-    if session.status == "active" {
+    if session.is_open() {
         queue_emails(&mut transaction, &session, &request).await?;
     }
     request.commit(transaction, Answer::created(session.view())?).await
@@ -293,52 +340,61 @@ async fn show(request: Request) -> Result<Answer, Problem> {
 
 async fn patch(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
-    let mut fields = request.fields();
-    let said = Said::of(&mut fields);
-    fields.finish()?;
-    let before = found(&request).await?;
+    let mut transaction = request.database().begin().await?;
+    let id = request.id("session")?;
+    let before = Session::lock(&mut transaction, id).await?;
+    let before = before.ok_or_else(|| Problem::not_found(format!("session {id}")))?;
     if ["complete", "cancelled", "expired"].contains(&before.status.as_str()) {
         return Err(Problem::conflict(format!("the session is {}, and does not change any more", before.status)));
     }
     let mut session = before.clone();
-    said.apply(&mut session, &request)?;
-    let mut transaction = request.database().begin().await?;
+    let mut fields = request.merged_into(before.said());
+    session.status = fields.needs("status", |fields, name| fields.word(name, &SETTABLE)).to_owned();
+    session.read(fields, &request)?;
+    session.follow_activation(&before, &request)?;
     let update =
-        "UPDATE clearpath_sessions SET status = $3, user_id = $4, clearpath_order_id = $5, kit_serial_number = $6,
-        activated_at = $7, expected_completion_date = $8, updated_at = $9 WHERE id = $1 AND status = $2";
-    let updated = on_either!(transaction, |connection| {
-        let bound = sqlx::query(update).bind(session.id).bind(&before.status).bind(&session.status);
+        "UPDATE clearpath_sessions SET status = $2, user_id = $3, clearpath_order_id = $4, kit_serial_number = $5,
+        activated_at = $6, expected_completion_date = $7, updated_at = $8 WHERE id = $1";
+    on_either!(transaction, |connection| {
+        let bound = sqlx::query(update).bind(session.id).bind(&session.status);
         let bound = bound.bind(&session.user_id).bind(&session.clearpath_order_id).bind(&session.kit_serial_number);
         let bound = bound.bind(session.activated_at).bind(session.expected_completion_date).bind(session.updated_at);
-        bound.execute(connection).await.map_err(taken)?.rows_affected()
+        bound.execute(connection).await.map_err(taken)?;
     });
-    if updated == 0 {
-        return Err(Problem::conflict("the session was changed in between; try again"));
+    if session.plan(&request)? != before.plan(&request)? {
+        move_emails(&mut transaction, &session, &request).await?;
     }
-    if session.status == "active" && before.status != "active" {
+    if session.is_open() && !before.is_open() {
         queue_emails(&mut transaction, &session, &request).await?;
     }
     transaction.commit().await?;
     Answer::ok(session.view())
 }
 
-/// Writes the e-mails of a session that became active, those that it has not had yet.
+/// Writes the e-mails of a session that is under way now, those that it does not have.
 async fn queue_emails(transaction: &mut Transaction, session: &Session, request: &Request) -> Result<(), Problem> {
-    let (Some(activated_at), Some(completion)) = (session.activated_at, session.expected_completion_date) else {
-        return Ok(());
-    };
-    let completion = request.context.zone(ZONE)?.instant(completion.and_time(NaiveTime::MIN));
-    let days = DAYS.into_iter().map(|(kind, days)| (kind, activated_at + TimeDelta::days(days)));
     let insert =
         "INSERT INTO clearpath_email_log (id, user_id, test_session_id, email_type, recipient, status, scheduled_at,
             retry_count, is_template_error, created_at)
         SELECT $1, $2, $3, $4, $5, 'queued', $6, 0, $7, $8 WHERE NOT EXISTS
             (SELECT 1 FROM clearpath_email_log WHERE test_session_id = $3 AND email_type = $4)";
-    for (kind, at) in days.chain([("results_prompt", completion)]) {
+    for (kind, at) in session.plan(request)? {
         on_either!(transaction, |connection| {
             let bound = sqlx::query(insert).bind(Uuid::now_v7()).bind(&session.user_id).bind(session.id).bind(kind);
             let bound = bound.bind(&session.email).bind(at).bind(false).bind(request.now);
             bound.execute(connection).await?;
+        });
+    }
+    Ok(())
+}
+
+/// Moves the e-mails of a session whose dates have changed, those that may still go out.
+async fn move_emails(transaction: &mut Transaction, session: &Session, request: &Request) -> Result<(), Problem> {
+    let update = "UPDATE clearpath_email_log SET scheduled_at = $3 WHERE test_session_id = $1 AND email_type = $2
+        AND status IN ('queued', 'failed')";
+    for (kind, at) in session.plan(request)? {
+        on_either!(transaction, |connection| {
+            sqlx::query(update).bind(session.id).bind(kind).bind(at).execute(connection).await?;
         });
     }
     Ok(())

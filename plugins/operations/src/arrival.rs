@@ -1,5 +1,6 @@
 //! A rule's task is due: people are told, each once, or it is said why not.
 
+use chrono::{DateTime, Utc};
 use punctual_sdk::{Attempt, Channel, Error, Message, Outcome, Template, on_either, shown, sqlx};
 use serde::Deserialize;
 use serde_json::json;
@@ -47,7 +48,7 @@ impl Payload {
     }
 }
 
-/// Why nobody is told.
+/// Why nobody is told. A task whose date no longer holds was cancelled with that date: its rule is canceled as far as it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Skip {
     RuleMissing,
@@ -155,13 +156,16 @@ async fn tell(attempt: &Attempt, payload: &Payload) -> Result<Told, Failure> {
     if recipients.is_empty() {
         return Ok(Told::Skipped(Skip::NoRecipients));
     }
-    let anchor = subject.anchor(&rule.kind, context)?.unwrap_or(attempt.run_at);
+    let due_at = rule.run_at(&subject, context)?.unwrap_or(attempt.run_at);
+    if is_stale(attempt, &rule, due_at).await? {
+        return Ok(Told::Skipped(Skip::RuleCanceled));
+    }
     let when = subject.when_label(&rule.kind, context)?;
     let mut failure = None;
     for channel in rule.channels()? {
         let Some(channel) = Channel::from_name(&channel) else { continue };
         for (email, person) in &recipients {
-            let key = format!("{}__{}__{}__{}", rule.id, channel.as_str(), email.to_lowercase(), shown(anchor));
+            let key = format!("{}__{}__{}__{}", rule.id, channel.as_str(), email.to_lowercase(), shown(due_at));
             let message = message(&rule, &subject, &when, person, email, key).through(channel);
             // Whoever can be told is; the others are tried again.
             if let Err(error) = send(attempt, &rule, channel, email, message).await {
@@ -180,6 +184,18 @@ async fn tell(attempt: &Attempt, payload: &Payload) -> Result<Told, Failure> {
         sqlx::query(mark).bind(rule.id).bind(now).bind(rule.version).execute(pool).await?;
     });
     Ok(Told::Sent { recipients: recipients.len() })
+}
+
+/// Whether the task stands for a date that no longer holds, and was cancelled with it: somebody retried it, or the date moves at
+/// this moment. To tell now would be too early, and would use up what the new date tells.
+async fn is_stale(attempt: &Attempt, rule: &Rule, due_at: DateTime<Utc>) -> Result<bool, sqlx::Error> {
+    // Its own task is never early, whatever the zone's rules have become since it was planned.
+    if rule.schedule_id != Some(attempt.task_id) && due_at > attempt.run_at {
+        return Ok(true);
+    }
+    // The subject was read after the rule: both are of one moment only if the rule was not planned anew in between.
+    let is_same = |again: Rule| again.version == rule.version;
+    Ok(!Rule::find(&attempt.database(), rule.id).await?.is_some_and(is_same))
 }
 
 async fn send(attempt: &Attempt, rule: &Rule, channel: Channel, email: &str, message: Message) -> Result<(), Error> {

@@ -52,10 +52,17 @@ impl Plugin for Operations {
     }
 
     fn migrations(&self) -> Vec<Migration> {
-        vec![Migration {
-            name: "0001_subjects_and_rules",
-            sqlite: include_str!("../migrations/sqlite/0001_subjects_and_rules.sql"),
-            postgres: include_str!("../migrations/postgres/0001_subjects_and_rules.sql"),
-        }]
+        vec![
+            Migration {
+                name: "0001_subjects_and_rules",
+                sqlite: include_str!("../migrations/sqlite/0001_subjects_and_rules.sql"),
+                postgres: include_str!("../migrations/postgres/0001_subjects_and_rules.sql"),
+            },
+            Migration {
+                name: "0002_dropped_rules",
+                sqlite: include_str!("../migrations/sqlite/0002_dropped_rules.sql"),
+                postgres: include_str!("../migrations/postgres/0002_dropped_rules.sql"),
+            },
+        ]
     }
 }

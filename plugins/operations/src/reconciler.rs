@@ -1,11 +1,10 @@
-//! Tries again, every five minutes, to schedule rules that are pending or failed, and takes those away whose instant is past.
+//! Tries again, every five minutes, to schedule rules that are pending or failed, and drops those whose instant is past.
 
 use punctual_sdk::{Attempt, Error, Outcome, on_either, sqlx};
 use serde_json::json;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::rule::Rule;
 use crate::scheduler::{self, Scheduled};
 
 pub(crate) const TOPIC: &str = "operations.reconcile";
@@ -22,19 +21,16 @@ pub(crate) async fn reconcile(attempt: Attempt) -> Result<Outcome, Error> {
     let scanned = ids.len();
     let (mut healed, mut dropped, mut failed) = (0, 0, 0);
     for (id,) in ids {
-        let scheduled = scheduler::try_to_schedule(context, id, now).await;
+        let scheduled = match scheduler::try_to_schedule(context, id, now).await {
+            Ok(Scheduled::Past) => scheduler::drop_past(context, id, now).await.map(|is_dropped| {
+                dropped += u32::from(is_dropped);
+                Scheduled::Past
+            }),
+            scheduled => scheduled,
+        };
         match scheduled {
             Ok(Scheduled::Synced) => healed += 1,
-            Ok(Scheduled::NotNeeded) => {}
-            Ok(Scheduled::Past) => {
-                let mut transaction = database.begin().await?;
-                if let Some(rule) = Rule::lock(&mut transaction, id).await?.filter(|rule| rule.sync_status != "synced")
-                {
-                    scheduler::delete(&mut transaction, &rule, now).await.map_err(|problem| problem.detail)?;
-                    dropped += 1;
-                }
-                transaction.commit().await?;
-            }
+            Ok(Scheduled::NotNeeded | Scheduled::Past) => {}
             Err(error) => {
                 failed += 1;
                 warn!(notificationRuleId = %id, %error, "notification rule not scheduled");

@@ -1,7 +1,8 @@
 //! Notification rules: when somebody is told about a subject, and whether that is scheduled.
 //!
 //! A rule is `pending` from when it is saved until its task is written (`synced`), or that failed (`failed`). One that is not
-//! needed any more is soft-deleted: it stays readable, and never tells anybody again.
+//! needed any more is soft-deleted: it stays readable, and never tells anybody again. Only one that was dropped because its
+//! instant was past comes back, when its date moves to the future.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_sdk::{Context, Database, Error, Fields, Transaction, on_either, row, shown, sqlx};
@@ -35,6 +36,8 @@ row! {
         pub(crate) channels: String,
         pub(crate) active: bool,
         pub(crate) deleted_at: Option<DateTime<Utc>>,
+        /// Whether it was active until it was dropped; `None` if it was not.
+        pub(crate) active_when_dropped: Option<bool>,
         pub(crate) last_sent_at: Option<DateTime<Utc>>,
         /// Grows whenever it is planned anew.
         pub(crate) version: i64,
@@ -59,6 +62,7 @@ impl Rule {
             channels: json!(channels).to_string(),
             active: true,
             deleted_at: None,
+            active_when_dropped: None,
             last_sent_at: None,
             version: 0,
             created_at: now,
@@ -88,11 +92,11 @@ impl Rule {
         })
     }
 
-    /// The living rules of a subject, which nobody else changes until the transaction ends.
+    /// The rules of a subject that live or were dropped, which nobody else changes until the transaction ends.
     pub(crate) async fn lock_all(transaction: &mut Transaction, subject: Uuid) -> Result<Vec<Self>, sqlx::Error> {
         let lock = "UPDATE operations_notification_rules SET version = version WHERE subject_id = $1";
-        let all =
-            "SELECT * FROM operations_notification_rules WHERE subject_id = $1 AND deleted_at IS NULL ORDER BY id";
+        let all = "SELECT * FROM operations_notification_rules WHERE subject_id = $1
+            AND (deleted_at IS NULL OR active_when_dropped IS NOT NULL) ORDER BY id";
         on_either!(transaction, |connection| {
             sqlx::query(lock).bind(subject).execute(&mut *connection).await?;
             sqlx::query_as(all).bind(subject).fetch_all(connection).await
@@ -108,6 +112,10 @@ impl Rule {
             let bound = bound.bind(&self.kind).bind(&self.rule).bind(&self.rule_key).bind(&self.channels);
             bound.bind(self.active).bind(self.created_at).execute(connection).await.map(drop)
         })
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.active_when_dropped.is_some()
     }
 
     /// What it says.

@@ -50,13 +50,31 @@ pub(crate) async fn on_subject_dates_changed(
             }
             (None, None, Some(_)) => planned.push(add_automatic(transaction, subject, kind, now).await?),
             (Some(_), was, is) if was != is => {
-                for rule in of_kind {
+                for rule in to_plan(of_kind, subject, context, now)? {
                     make_pending(transaction, rule, now).await?;
                     planned.push(rule.id);
                 }
             }
             // The date is the same, or somebody has taken the rule away.
             _ => {}
+        }
+    }
+    Ok(planned)
+}
+
+/// The rules of a date that has changed which are planned anew: those that live, and those that were dropped and have something
+/// to tell again. Of those that say the same it is the one that lives, else the newest.
+fn to_plan<'r>(
+    of_kind: Vec<&'r Rule>,
+    subject: &Subject,
+    context: &Context,
+    now: DateTime<Utc>,
+) -> Result<Vec<&'r Rule>, Error> {
+    let (dropped, mut planned): (Vec<_>, Vec<_>) = of_kind.into_iter().partition(|rule| rule.is_dropped());
+    for rule in dropped.into_iter().rev() {
+        let is_ahead = rule.run_at(subject, context)?.is_some_and(|run_at| run_at > now);
+        if is_ahead && planned.iter().all(|other| other.rule_key != rule.rule_key) {
+            planned.push(rule);
         }
     }
     Ok(planned)
@@ -85,21 +103,47 @@ async fn add_automatic(
     Ok(rule.id)
 }
 
-/// Soft-deletes a rule, and cancels its task.
+/// Soft-deletes a rule for good, and cancels its task.
 pub(crate) async fn delete(transaction: &mut Transaction, rule: &Rule, now: DateTime<Utc>) -> Result<(), Problem> {
     if let Some(task) = rule.schedule_id {
         transaction.cancel(task).await?;
     }
     let update =
-        "UPDATE operations_notification_rules SET active = $3, deleted_at = $2, updated_at = $2, version = version + 1
-        WHERE id = $1 AND deleted_at IS NULL";
+        "UPDATE operations_notification_rules SET active = $3, deleted_at = COALESCE(deleted_at, $2), updated_at = $2,
+        active_when_dropped = NULL, version = version + 1 WHERE id = $1";
     on_either!(transaction, |connection| {
         sqlx::query(update).bind(rule.id).bind(now).bind(false).execute(connection).await?;
     });
     Ok(())
 }
 
-/// Makes a rule pending, whatever it was: its task is cancelled, and it may tell once more.
+/// Soft-deletes a rule that could not be scheduled and whose instant is past, until its date moves to the future; `false` if that
+/// is not so, or not any more.
+pub(crate) async fn drop_past(context: &Context, id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
+    let database = context.database();
+    let Some(rule) = Rule::find(&database, id).await? else { return Ok(false) };
+    let mut transaction = database.begin().await?;
+    // In the order in which everybody locks them: a date that moves meanwhile comes before or after this.
+    let subject = Subject::lock(&mut transaction, rule.subject_id).await?;
+    let rule = Rule::lock(&mut transaction, id).await?;
+    let Some(rule) = rule.filter(|rule| rule.sync_status != "synced") else { return Ok(false) };
+    let run_at = match &subject {
+        Some(subject) => rule.run_at(subject, context)?,
+        None => None,
+    };
+    if run_at.is_some_and(|run_at| run_at > now) {
+        return Ok(false);
+    }
+    let update = "UPDATE operations_notification_rules SET active_when_dropped = active, active = $3, deleted_at = $2,
+        updated_at = $2, version = version + 1 WHERE id = $1";
+    on_either!(transaction, |connection| {
+        sqlx::query(update).bind(rule.id).bind(now).bind(false).execute(connection).await?;
+    });
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Makes a rule pending, whatever it was, also dropped: its task is cancelled, and it may tell once more.
 pub(crate) async fn make_pending(
     transaction: &mut Transaction,
     rule: &Rule,
@@ -110,7 +154,8 @@ pub(crate) async fn make_pending(
     }
     let update =
         "UPDATE operations_notification_rules SET sync_status = 'pending', sync_error = NULL, schedule_id = NULL,
-        last_sent_at = NULL, updated_at = $2, version = version + 1 WHERE id = $1 AND deleted_at IS NULL";
+        last_sent_at = NULL, active = COALESCE(active_when_dropped, active), active_when_dropped = NULL,
+        deleted_at = NULL, updated_at = $2, version = version + 1 WHERE id = $1";
     on_either!(transaction, |connection| {
         sqlx::query(update).bind(rule.id).bind(now).execute(connection).await?;
     });

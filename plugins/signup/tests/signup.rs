@@ -75,6 +75,7 @@ async fn bad_sessions_are_refused_by_field(database: TestDatabase) {
     for (body, fields) in [
         (json!({}), vec!["email"]),
         (json!({"email": "nobody"}), vec!["email"]),
+        (json!({"email": "a..b@example.com"}), vec!["email"]),
         (json!({"email": "a@example.com\r\nBcc: b@example.com"}), vec!["email"]),
         (json!({"email": "ada@example.com", "currentStage": "step_4"}), vec!["currentStage"]),
         (json!([]), vec!["body", "email"]),

@@ -44,7 +44,7 @@ use punctual_domain::clock::{Clock, FakeClock};
 use punctual_domain::coordination::Alone;
 use punctual_domain::id::{NodeId, TaskId};
 use punctual_domain::outbox::{self, MessageStatus};
-use punctual_domain::store::{Page, Span, Store, TaskFilter};
+use punctual_domain::store::{Page, Reply, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicPattern};
 use punctual_sdk::engine::Engine;
@@ -246,6 +246,17 @@ impl Punctual {
         .await
     }
 
+    /// Retries a failed task as the API does: a new one like it is due at once. Answers that one, as [`task`](Self::task) does.
+    ///
+    /// # Panics
+    /// When the task has not failed, or as [`task`](Self::task).
+    pub async fn retry(&self, id: Uuid) -> Task {
+        let made = self.store.retry(TaskId(id), None).await.and_then(Reply::into_made);
+        let made = made.unwrap_or_else(|refused| panic!("{refused}"));
+        self.tree.hints().tasks_written();
+        self.task(made.task().id.0).await
+    }
+
     /// Calls a route of the plugin that looks, by its path behind the plugin's own.
     ///
     /// # Panics
@@ -337,7 +348,7 @@ impl Punctual {
     /// # Panics
     /// When that is not so in time.
     pub async fn advance(&self, by: Duration) {
-        let until = self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold");
+        let until = self.after(by);
         loop {
             self.quiet().await;
             let task = self.store.next_due_at(self.now()).await.expect("the store answers");
@@ -350,6 +361,21 @@ impl Punctual {
         }
         self.clock.advance_to(until);
         self.quiet().await;
+    }
+
+    /// Moves the clock in one leap, as if the node had slept: what was due meanwhile is late. Waits until nothing is due or running
+    /// any more.
+    ///
+    /// # Panics
+    /// As [`advance`](Self::advance).
+    pub async fn oversleep(&self, by: Duration) {
+        self.quiet().await;
+        self.clock.advance_to(self.after(by));
+        self.quiet().await;
+    }
+
+    fn after(&self, by: Duration) -> DateTime<Utc> {
+        self.now() + TimeDelta::from_std(by).expect("a time that the calendar can hold")
     }
 
     /// From now on no task of this topic can be written, as if the database refused it, or all can again.

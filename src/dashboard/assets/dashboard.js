@@ -3,7 +3,6 @@
 "use strict";
 (() => {
   const LEAST = 1000, AT_REST = 15000;
-  const EVENTS = ["schedule.arrived", "task.completed", "task.failed", "task.cancelled", "schedule.missed"];
 
   // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone.
   const span = (seconds) => {
@@ -91,10 +90,10 @@
   let stream = null;
   const listen = () => {
     if (stream || !regions().length) return;
-    stream = new EventSource("/api/v1/events");
+    stream = new EventSource("/live");
     stream.onopen = () => beat("on", "live");
     stream.onerror = () => beat("off", "reconnecting");
-    for (const name of EVENTS) stream.addEventListener(name, soon);
+    stream.addEventListener("changed", soon);
   };
   const rest = () => { if (stream) { stream.close(); stream = null; } };
 

@@ -248,6 +248,15 @@ impl Cluster for PostgresStore {
         })
     }
 
+    async fn key(&self, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        let mut query = QueryBuilder::<Postgres>::new(SELECT_KEY);
+        query.push("WHERE revoked_at IS NULL AND id = ").push_bind(id.0);
+        lend!(self, |connection| {
+            let row = query.build().fetch_optional(connection).await.map_err(broken)?;
+            row.as_ref().map(key_row).transpose()
+        })
+    }
+
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
         let mut query = QueryBuilder::<Postgres>::new(SELECT_KEY);
         query.push("ORDER BY created_at, id");

@@ -85,6 +85,16 @@ impl Glance for PostgresStore {
         })
     }
 
+    async fn has_happened_since(&self, at: DateTime<Utc>) -> Result<bool, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar(include_str!("sql/has_happened_since.sql"))
+                .bind(bounded(at))
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
+        })
+    }
+
     async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError> {
         let mut query = list::ids(filter, Page::first(most));
         lend!(self, |connection| {

@@ -65,6 +65,19 @@ impl Tasks for PostgresStore {
         })
     }
 
+    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Task>, StoreError> {
+        const RETRIES: &str = concat!(
+            include_str!("sql/live_tasks.sql"),
+            "WHERE retry_of = $1\nUNION ALL\n",
+            include_str!("sql/ended_tasks.sql"),
+            "WHERE retry_of = $1\nORDER BY id DESC LIMIT $2"
+        );
+        lend!(self, |connection| {
+            let found = sqlx::query(RETRIES).bind(id.0).bind(i64::from(limit)).fetch_all(connection).await;
+            found.map_err(broken)?.iter().map(rows::task).collect()
+        })
+    }
+
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError> {
         lend!(self, |connection| {
             let found = list::tasks(filter, page).build().fetch_all(&mut *connection).await.map_err(broken)?;

@@ -249,6 +249,18 @@ impl Cluster for SqliteStore {
         .await
     }
 
+    async fn key(&self, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        const BY_ID: &str = concat!(include_str!("sql/keys.sql"), "WHERE id = ?1 AND revoked_at IS NULL");
+        self.read(move |connection, _| {
+            async move {
+                let row = sqlx::query(BY_ID).bind(id.0).fetch_optional(connection).await.map_err(broken)?;
+                row.as_ref().map(key).transpose()
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
         const ALL: &str = concat!(include_str!("sql/keys.sql"), "ORDER BY created_at, id");
         self.read(|connection, _| {

@@ -106,6 +106,20 @@ impl Glance for SqliteStore {
         .await
     }
 
+    async fn has_happened_since(&self, at: DateTime<Utc>) -> Result<bool, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                sqlx::query_scalar(include_str!("sql/has_happened_since.sql"))
+                    .bind(micros(at))
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError> {
         let mut query = list::ids(filter, Page::first(most));
         self.read(move |connection, _| {

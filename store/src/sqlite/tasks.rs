@@ -63,6 +63,23 @@ impl Tasks for SqliteStore {
         .await
     }
 
+    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Task>, StoreError> {
+        const RETRIES: &str = concat!(
+            include_str!("sql/live_tasks.sql"),
+            "WHERE retry_of = ?1\nUNION ALL\n",
+            include_str!("sql/ended_tasks.sql"),
+            "WHERE retry_of = ?1\nORDER BY id DESC LIMIT ?2"
+        );
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(RETRIES).bind(id.0).bind(i64::from(limit)).fetch_all(connection).await;
+                found.map_err(broken)?.iter().map(rows::task).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError> {
         let filter = filter.clone();
         self.read(move |connection, _| {

@@ -225,6 +225,7 @@ pub(crate) async fn a_key_is_found_by_its_hash(world: World) {
     for (byte, role) in (1..).zip(Role::ALL) {
         let key = ApiKey { role, ..key(&world, "schlüssel", byte) };
         world.create_key(&key).await.unwrap();
+        assert_eq!(world.key(key.id).await, Ok(Some(key.clone())));
         assert_eq!(world.key_by_hash(&[byte; 32]).await, Ok(Some(key)));
     }
     let unlimited = ApiKey { topics: vec![], ..key(&world, "any topic", 9) };
@@ -246,6 +247,7 @@ pub(crate) async fn a_revoked_key_is_not_found_but_listed(world: World) {
     assert_eq!(world.revoke_key(keys[1].id).await, Ok(false));
     assert_eq!(world.revoke_key(KeyId::generate()).await, Ok(false));
     assert_eq!(world.key_by_hash(&[2; 32]).await, Ok(None));
+    assert_eq!(world.key(keys[1].id).await, Ok(None));
     assert_eq!(world.key_by_hash(&[1; 32]).await, Ok(Some(keys[0].clone())));
     assert_eq!(world.keys().await, Ok(keys));
 }

@@ -111,3 +111,18 @@ pub(crate) async fn tasks_are_counted_up_to_a_bound(world: World) {
         assert_eq!(world.count_tasks(&filter, most).await.unwrap(), expected, "{filter:?}");
     }
 }
+
+pub(crate) async fn it_is_known_whether_anything_happened(world: World) {
+    let task = world.add(task("mail")).await.id;
+    let written_at = world.now();
+    assert!(!world.has_happened_since(written_at).await.unwrap(), "nothing has begun");
+    world.advance_secs(1);
+    let claimed = world.claim_one("mail").await;
+    assert_eq!(claimed.id, task);
+    assert!(world.has_happened_since(world.now()).await.unwrap(), "an attempt began");
+    world.advance_secs(1);
+    assert!(!world.has_happened_since(world.now()).await.unwrap(), "that was before");
+    world.settle_now(&claimed, completed()).await;
+    assert!(world.has_happened_since(world.now()).await.unwrap(), "a task ended");
+    assert!(!world.has_happened_since(world.in_secs(1)).await.unwrap());
+}

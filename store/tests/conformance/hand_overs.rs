@@ -76,6 +76,23 @@ pub(crate) async fn a_handed_over_task_runs_without_a_lease_until_it_is_settled(
     assert_eq!(of(&world, task.id).await, HandOver { task: None, ..expected });
 }
 
+pub(crate) async fn what_was_handed_over_counts_as_running(world: World) {
+    let (over, held) = (world.running(task("mail")).await, world.running(task("mail")).await);
+    world.running(task("print")).await;
+    assert!(hand_over(&world, &over, "jobs").await);
+    let running = || async {
+        let loads = world.loads().await.unwrap();
+        (world.counts().await.unwrap().running, loads.into_iter().map(|load| (load.topic, load.running)).collect())
+    };
+    let loads: Vec<_> = [("mail", 2), ("print", 1)].map(|(topic, running)| (topic.to_owned(), running)).into();
+    assert_eq!(running().await, (3, loads), "with a lease or without");
+    // A hand-over that does not count any more is not counted.
+    let read = world.read(over.id).await;
+    world.settle_now(&read, completed()).await;
+    world.settle_now(&held, completed()).await;
+    assert_eq!(running().await, (1, vec![("print".to_owned(), 1)]));
+}
+
 pub(crate) async fn only_the_newest_epoch_can_be_handed_over(world: World) {
     let old = world.running(task("mail").attempts(3)).await;
     world.advance_secs(60);

@@ -74,6 +74,7 @@ behaviours! {
     hand_overs:
         a_handed_over_task_runs_without_a_lease_until_it_is_settled
         only_the_newest_epoch_can_be_handed_over
+        what_was_handed_over_counts_as_running
         hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them
         each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
         a_task_that_ends_while_it_rests_has_no_attempt_more
@@ -279,6 +280,7 @@ behaviours! {
         an_unknown_task_is_not_rescheduled
         eight_reschedules_of_one_task_make_one_replacement
         a_failed_task_is_retried_by_a_new_one
+        the_retries_of_a_task_are_found_wherever_they_are
         a_task_that_was_lost_too_often_can_be_retried
         only_failed_tasks_are_retried
         a_retry_whose_dedupe_key_lives_is_the_living_task
@@ -389,6 +391,7 @@ behaviours! {
         schedules_come_in_the_order_in_which_they_fire_next
         what_ended_is_counted_by_minute
         failures_come_newest_first_since_an_instant
+        it_is_known_whether_anything_happened
         tasks_are_counted_up_to_a_bound;
     inspection:
         a_ledger_comes_in_order_and_begins_with_the_row_before

@@ -103,6 +103,21 @@ pub(crate) async fn a_failed_task_is_retried_by_a_new_one(world: World) {
     assert_eq!(world.claim_one("mail").await.id, again.id);
 }
 
+pub(crate) async fn the_retries_of_a_task_are_found_wherever_they_are(world: World) {
+    let failed = world.ended(task("mail"), TaskStatus::Failed).await;
+    world.add(task("mail").in_secs(60)).await;
+    assert_eq!(world.retries_of(failed.id, 10).await, Ok(Vec::new()));
+    let first = fresh(world.retry(failed.id).await.unwrap());
+    let ended = world.claim_one("mail").await;
+    let ended = world.settle_now(&ended, completed()).await;
+    assert_eq!(ended.id, first.id);
+    world.advance_secs(1);
+    let second = fresh(world.retry(failed.id).await.unwrap());
+    assert_eq!(world.retries_of(failed.id, 10).await, Ok(vec![second.clone(), ended]), "ended or not, newest first");
+    assert_eq!(world.retries_of(failed.id, 1).await, Ok(vec![second.clone()]));
+    assert_eq!(world.retries_of(second.id, 10).await, Ok(Vec::new()));
+}
+
 pub(crate) async fn a_task_that_was_lost_too_often_can_be_retried(world: World) {
     let running = world.running(task("mail")).await;
     world.advance_secs(30);

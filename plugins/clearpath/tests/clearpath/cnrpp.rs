@@ -56,6 +56,18 @@ async fn the_next_calendar_month_brings_another(database: TestDatabase) {
     assert_eq!(punctual.messages().await.len(), 2);
 }
 
+async fn a_fire_that_comes_late_counts_for_its_own_month(database: TestDatabase) {
+    let punctual = told(database).at("2026-11-30T07:00:00Z").start().await;
+    let path = until(&punctual, "2026-12-31").await;
+    // Nobody was there at 02:00 on 30 November in Alberta. Half an hour into December that fire is made up for.
+    punctual.oversleep(crate::MINUTE * 60 * 23 + crate::MINUTE * 30).await;
+    assert_eq!(punctual.messages().await.len(), 1);
+    assert_eq!(stamp(&punctual.get(&path).await), "2026-11-30T08:00:00.000Z");
+    punctual.advance(crate::MINUTE * 100).await;
+    assert_eq!(punctual.messages().await.len(), 2);
+    assert_eq!(stamp(&punctual.get(&path).await), "2026-12-01T08:00:00.000Z");
+}
+
 async fn an_expired_contractor_becomes_inactive_after_the_alert(database: TestDatabase) {
     let punctual = told(database).start().await;
     let today = until(&punctual, "2026-11-16").await;
@@ -132,6 +144,7 @@ async fn contractors_are_changed_and_refused_by_field(database: TestDatabase) {
     for (body, fields) in [
         (json!({}), vec!["name"]),
         (json!({"name": "x", "cnrppExpiryDate": "soon", "status": "gone"}), vec!["status", "cnrppExpiryDate"]),
+        (json!({"name": "x", "email": "a@b..c"}), vec!["email"]),
         (json!({"name": "x", "lastCnrppAlertSentAt": null}), vec!["lastCnrppAlertSentAt"]),
     ] {
         assert_eq!(punctual.post("/contractors", body.clone()).await.bad_fields(), fields, "{body}");
@@ -142,6 +155,7 @@ on_both_databases![
     an_alert_goes_out_sixty_days_before,
     a_second_run_on_the_same_day_sends_no_second_alert,
     the_next_calendar_month_brings_another,
+    a_fire_that_comes_late_counts_for_its_own_month,
     an_expired_contractor_becomes_inactive_after_the_alert,
     an_alert_that_cannot_be_sent_is_tried_by_the_next_run,
     without_an_address_it_warns_and_skips,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_testing::{TestDatabase, logged, on_both_databases};
+use punctual_testing::{Punctual, TestDatabase, logged, on_both_databases};
 use serde_json::json;
 
 use crate::{MINUTE, at_work, emails, execute, field, items, run, session, start, statuses};
@@ -42,6 +42,66 @@ async fn a_pending_session_gets_its_emails_when_it_becomes_active_and_once(datab
     }
     assert_eq!(emails(&punctual, &id).await.len(), 5);
     assert_eq!(field(&punctual, &format!("/sessions/{id}"), "expectedCompletionDate").await, "2027-02-14");
+}
+
+/// When the e-mails of a session are due, by their kinds.
+async fn due(punctual: &Punctual, id: &str) -> Vec<String> {
+    let found = emails(punctual, id).await;
+    found
+        .iter()
+        .map(|email| format!("{} {}", email["emailType"].as_str().unwrap(), email["scheduledAt"].as_str().unwrap()))
+        .collect()
+}
+
+async fn a_session_that_is_begun_with_any_status_has_its_dates_and_emails(database: TestDatabase) {
+    let punctual = start(database).await;
+    for status in ["active", "retrieval_due", "mailed", "results_pending"] {
+        let made = session(&punctual, json!({ "status": status })).await;
+        let moved = session(&punctual, json!({"status": "pending"})).await;
+        punctual.patch(&format!("/sessions/{moved}"), json!({ "status": status })).await;
+        for id in [made, moved] {
+            let shown = punctual.get(&format!("/sessions/{id}")).await;
+            assert_eq!(
+                (shown.text("status"), shown.text("activatedAt"), shown.text("expectedCompletionDate")),
+                (status, "2026-11-16T18:00:00.000Z", "2027-02-14")
+            );
+            assert_eq!(emails(&punctual, &id).await.len(), 5, "{status}");
+        }
+    }
+}
+
+async fn emails_that_wait_follow_the_dates_of_their_session(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": "2026-09-17T18:00:00Z"})).await;
+    let path = format!("/sessions/{id}");
+    punctual.fail_messages(Some("Resend is down"));
+    execute(&punctual, "UPDATE clearpath_email_log SET status = 'sent' WHERE email_type = 'day_30'").await;
+    run(&punctual, "emailQueue").await;
+    assert_eq!(statuses(&punctual, &id).await[..2], ["day_30: sent", "day_60: failed"]);
+    // Three days later than somebody thought; nobody said when it would be complete, so that follows.
+    punctual.patch(&path, json!({"activatedAt": "2026-09-20T18:00:00Z"})).await;
+    assert_eq!(field(&punctual, &path, "expectedCompletionDate").await, "2026-12-19");
+    assert_eq!(
+        due(&punctual, &id).await,
+        [
+            // What is out stays as it was; what failed is tried again when it is due.
+            "day_30 2026-10-17T18:00:00.000Z",
+            "day_60 2026-11-19T18:00:00.000Z",
+            "day_80 2026-12-09T18:00:00.000Z",
+            "day_88 2026-12-17T18:00:00.000Z",
+            "results_prompt 2026-12-19T06:00:00.000Z",
+        ]
+    );
+    punctual.fail_messages(None);
+    assert_eq!(run(&punctual, "emailQueue").await["processed"], 0);
+    // What somebody says stays said.
+    punctual.patch(&path, json!({"expectedCompletionDate": "2026-12-24"})).await;
+    assert_eq!(due(&punctual, &id).await[4], "results_prompt 2026-12-24T06:00:00.000Z");
+    punctual.patch(&path, json!({"activatedAt": "2026-09-21T18:00:00Z", "status": "mailed"})).await;
+    assert_eq!(
+        due(&punctual, &id).await[3..],
+        ["day_88 2026-12-18T18:00:00.000Z", "results_prompt 2026-12-24T06:00:00.000Z"]
+    );
 }
 
 async fn day_30_goes_out_within_a_quarter_of_an_hour(database: TestDatabase) {
@@ -212,6 +272,8 @@ async fn one_bad_email_never_stops_the_others(database: TestDatabase) {
 on_both_databases![
     activating_a_session_writes_its_five_emails,
     a_pending_session_gets_its_emails_when_it_becomes_active_and_once,
+    a_session_that_is_begun_with_any_status_has_its_dates_and_emails,
+    emails_that_wait_follow_the_dates_of_their_session,
     day_30_goes_out_within_a_quarter_of_an_hour,
     an_email_is_not_sent_before_it_is_due,
     emails_go_out_in_order_and_fifty_at_a_time,

@@ -170,6 +170,14 @@ async fn only_sessions_that_wait_for_a_result_get_one(database: TestDatabase) {
     lab.set(Mood::Records(vec![record("CP-active", 1.0), record("CP-waiting", 2.0), record("CP-unknown", 3.0)]));
     assert_eq!(run(&punctual, "labResultPoll").await, json!({"processed": 3, "sent": 0, "skipped": 2, "failed": 0}));
     assert!(result(&punctual, &active).await.is_none() && result(&punctual, &waiting).await.is_some());
+    // The lab does not tell of them again, so somebody has to know.
+    let lost = logged("lab result not stored", json!({"job": "labResultPoll", "recordId": active}));
+    assert_eq!(
+        (&lost[0]["level"], &lost[0]["err"]),
+        (&json!("WARN"), &json!("the session is active, and waits for no result"))
+    );
+    let lost = logged("lab result not stored", json!({"job": "labResultPoll", "clearpath_order_id": "CP-unknown"}));
+    assert_eq!((&lost[0]["level"], &lost[0]["recordId"]), (&json!("WARN"), &json!(2)));
 }
 
 async fn what_cannot_be_stored_is_asked_for_again(database: TestDatabase) {

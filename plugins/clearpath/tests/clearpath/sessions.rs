@@ -117,6 +117,7 @@ async fn sessions_are_listed_and_refused_by_field(database: TestDatabase) {
     assert_eq!((listed.len(), &listed[0]["id"]), (1, &json!(id)));
     for (body, fields) in [
         (json!({}), vec!["name", "email"]),
+        (json!({"name": "Ada", "email": "a..b@example.com"}), vec!["email"]),
         (json!({"name": "Ada", "email": "a@b.c", "status": "expired"}), vec!["status"]),
         (
             json!({"name": "Ada", "email": "a@b.c", "activatedAt": "now", "expectedCompletionDate": "2026-02-30"}),
@@ -131,6 +132,50 @@ async fn sessions_are_listed_and_refused_by_field(database: TestDatabase) {
     for bad in [json!({}), json!({"radonLevel": -1}), json!({"radonLevel": "high"})] {
         assert_eq!(punctual.post(&format!("/sessions/{id}/result"), bad).await.bad_fields(), ["radonLevel"]);
     }
+}
+
+async fn null_takes_a_field_of_a_session_away(database: TestDatabase) {
+    let punctual = start(database).await;
+    let said = json!({
+        "clearpathOrderId": "CP-17", "kitSerialNumber": "K-17", "userId": "ada", "activatedAt": "2026-11-01T00:00:00.123456Z",
+        "expectedCompletionDate": "2027-03-01",
+    });
+    let id = session(&punctual, said).await;
+    let path = format!("/sessions/{id}");
+    let before = punctual.get(&path).await;
+    // What is left out stays as it is, to the last digit.
+    let emails_before = emails(&punctual, &id).await;
+    assert_eq!(punctual.patch(&path, json!({})).await.body, before.body);
+    assert_eq!(emails(&punctual, &id).await, emails_before);
+    let changed =
+        punctual.patch(&path, json!({"clearpathOrderId": null, "kitSerialNumber": null, "userId": null})).await;
+    assert_eq!(
+        (&changed.body["clearpathOrderId"], &changed.body["kitSerialNumber"], &changed.body["userId"]),
+        (&json!(null), &json!(null), &json!(id))
+    );
+    assert_eq!(
+        session(&punctual, json!({"clearpathOrderId": "CP-17", "kitSerialNumber": "K-17"})).await.len(),
+        id.len()
+    );
+    // Dates of a test that is under way return to what they are where nobody says them.
+    let changed = punctual.patch(&path, json!({"expectedCompletionDate": null})).await;
+    assert_eq!(
+        (changed.text("activatedAt"), changed.text("expectedCompletionDate")),
+        ("2026-11-01T00:00:00.123Z", "2027-01-29")
+    );
+    let changed = punctual.patch(&path, json!({"activatedAt": null})).await;
+    assert_eq!(
+        (changed.text("activatedAt"), changed.text("expectedCompletionDate")),
+        ("2026-11-16T18:00:00.000Z", "2027-02-14")
+    );
+    assert_eq!(emails(&punctual, &id).await[0]["scheduledAt"], "2026-12-16T18:00:00.000Z");
+    // One that has not begun needs none.
+    let pending = session(&punctual, json!({"status": "pending", "activatedAt": "2026-12-01T00:00:00Z"})).await;
+    let changed = punctual.patch(&format!("/sessions/{pending}"), json!({"activatedAt": null})).await;
+    assert_eq!((&changed.body["activatedAt"], &changed.body["expectedCompletionDate"]), (&json!(null), &json!(null)));
+    // There is always a status.
+    assert_eq!(punctual.patch(&path, json!({"status": null})).await.bad_fields(), ["status"]);
+    assert_eq!(status(&punctual, &id).await, "active");
 }
 
 async fn the_same_call_under_one_idempotency_key_makes_one_session(database: TestDatabase) {
@@ -151,5 +196,6 @@ on_both_databases![
     one_bad_session_never_stops_the_batch,
     a_result_is_entered_once_and_completes_the_session,
     sessions_are_listed_and_refused_by_field,
+    null_takes_a_field_of_a_session_away,
     the_same_call_under_one_idempotency_key_makes_one_session,
 ];

@@ -208,6 +208,36 @@ async fn after_five_attempts_it_has_failed(database: TestDatabase) {
     assert_eq!((task.status, punctual.task(task.id).await.outcomes.len()), (TaskStatus::Failed, 5));
 }
 
+async fn a_task_that_failed_and_is_retried_tells_what_it_could_not(database: TestDatabase) {
+    let punctual = start(database).await;
+    soon(&punctual).await;
+    punctual.fail_messages(Some("the mail server is down"));
+    punctual.advance(HOUR * 2).await;
+    punctual.fail_messages(None);
+    let [failed] = EVENT.tasks(&punctual, "start").await.try_into().unwrap();
+    assert_eq!(punctual.retry(failed.id).await.status, TaskStatus::Completed);
+    assert_eq!(told(&punctual.messages().await), [("email", "ada@example.com"), ("email", "bob@example.com")]);
+}
+
+async fn a_task_of_a_date_that_no_longer_holds_is_skipped(database: TestDatabase) {
+    let punctual = start(database).await;
+    let (id, rule) = soon(&punctual).await;
+    punctual.fail_messages(Some("the mail server is down"));
+    punctual.advance(HOUR * 2).await;
+    punctual.fail_messages(None);
+    let [failed] = EVENT.tasks(&punctual, "start").await.try_into().unwrap();
+    assert_eq!(failed.status, TaskStatus::Failed);
+    EVENT.patch(&punctual, &id, json!({"startDate": "2026-01-01T09:00:00Z"})).await;
+    assert_eq!(punctual.retry(failed.id).await.status, TaskStatus::Completed);
+    let of_rule = json!({"notificationRuleId": rule["id"], "reason": "rule-canceled"});
+    assert_eq!(logged("notifications.operations.skipped", of_rule)[0]["level"], "INFO");
+    assert_eq!(punctual.messages().await, []);
+    // What the new date tells is not used up.
+    assert_eq!(EVENT.automatic(&punctual, &id, "start").await.unwrap()["lastSentAt"], json!(null));
+    punctual.advance(HOUR * 7).await;
+    assert_eq!(told(&punctual.messages().await), [("email", "ada@example.com"), ("email", "bob@example.com")]);
+}
+
 async fn after_a_partial_success_only_the_rest_is_sent(database: TestDatabase) {
     let punctual = start(database).await;
     let (id, rule) = soon(&punctual).await;
@@ -274,6 +304,8 @@ on_both_databases![
     who_is_told_is_decided_when_it_is_due,
     a_failure_is_logged_and_tried_again,
     after_five_attempts_it_has_failed,
+    a_task_that_failed_and_is_retried_tells_what_it_could_not,
+    a_task_of_a_date_that_no_longer_holds_is_skipped,
     after_a_partial_success_only_the_rest_is_sent,
     several_channels_tell_everybody_through_each,
 ];

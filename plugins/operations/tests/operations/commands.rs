@@ -94,6 +94,10 @@ async fn bad_subjects_are_refused_by_field(database: TestDatabase) {
         (json!({}), vec!["title", "creator"]),
         (json!({"title": "x", "creator": {"email": "a@b.c"}}), vec!["creator.name"]),
         (json!({"title": "x", "creator": {"name": "x", "email": "nobody"}}), vec!["creator.email"]),
+        (
+            json!({"title": "x", "creator": {"name": "x"}, "participants": [{"name": "y", "email": "a..b@example.com"}]}),
+            vec!["participants[0].email"],
+        ),
         (json!({"title": "x", "creator": {"name": "x"}, "startDate": "tomorrow"}), vec!["startDate"]),
         (json!({"title": "x", "creator": {"name": "x"}, "startDate": TEN, "endDate": NINE}), vec!["endDate"]),
         (json!({"title": "x", "creator": {"name": "x"}, "timezone": "EST"}), vec!["timezone"]),

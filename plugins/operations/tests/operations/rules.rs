@@ -86,6 +86,31 @@ async fn a_rule_is_changed_in_place(database: TestDatabase) {
     assert_eq!(told(&punctual.messages().await), [("webhook", "ada@example.com"), ("webhook", "bob@example.com")]);
 }
 
+async fn a_rule_that_has_told_and_is_changed_tells_again(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = EVENT.made(&punctual, Some(THIRD), None).await;
+    let made = punctual.post("/rules", relative(&id, "-PT24H")).await;
+    punctual.advance(DAY + HOUR * 9).await;
+    assert_eq!(punctual.messages().await.len(), 2);
+    let sooner = json!({"rule": {"type": "relative", "anchor": "start", "offset": "-PT1H"}});
+    assert_eq!(punctual.patch(&path(&made), sooner).await.body["lastSentAt"], json!(null));
+    punctual.advance(HOUR * 23).await;
+    let messages = punctual.messages().await;
+    assert_eq!(told(&messages[2..]), [("email", "ada@example.com"), ("email", "bob@example.com")]);
+    // The instant in the key is the one at which the rule tells.
+    let keys: Vec<_> = messages.iter().map(|message| message.dedupe_key.as_str()).collect();
+    let key = |email: &str, at: &str| format!("{}__email__{email}__{at}", made.text("id"));
+    assert_eq!(
+        keys,
+        [
+            key("ada@example.com", "2026-01-02T09:00:00.000Z"),
+            key("bob@example.com", "2026-01-02T09:00:00.000Z"),
+            key("ada@example.com", "2026-01-03T08:00:00.000Z"),
+            key("bob@example.com", "2026-01-03T08:00:00.000Z"),
+        ]
+    );
+}
+
 async fn rules_are_listed_by_what_they_are(database: TestDatabase) {
     let punctual = start(database).await;
     let event = EVENT.made(&punctual, Some(THIRD), Some(THIRD)).await;
@@ -141,6 +166,7 @@ on_both_databases![
     a_subject_has_each_rule_once,
     a_deleted_rule_can_be_made_again,
     a_rule_is_changed_in_place,
+    a_rule_that_has_told_and_is_changed_tells_again,
     rules_are_listed_by_what_they_are,
     bad_rules_are_refused_by_field,
 ];

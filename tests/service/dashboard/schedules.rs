@@ -1,0 +1,205 @@
+//! Schedules are made, edited, paused, triggered, filled in and deleted by forms.
+
+use serde_json::{Value, json};
+
+use super::{Visit, YEARLY, api, make};
+use crate::on_each_database;
+use crate::support::{Database, Server};
+
+on_each_database!(
+    a_schedule_is_made_edited_and_deleted,
+    an_edit_keeps_what_the_form_does_not_show,
+    a_schedule_is_paused_resumed_and_triggered,
+    a_paused_schedule_promises_no_fires,
+    a_backfill_counts_first,
+    a_preview_marks_gaps_and_folds,
+);
+
+async fn a_schedule_is_made_edited_and_deleted(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let fields = [
+        ("name", "nightly report"),
+        ("topic", "report.nightly"),
+        ("rhythm", "cron"),
+        ("cronExpression", "0 2 * * *"),
+        ("timezone", "Europe/Paris"),
+        ("payload", "{\"pages\": 3}"),
+        ("enabled", "true"),
+        ("maxRetries", "5"),
+        ("overlapPolicy", "queue"),
+    ];
+    let (path, page) = visit.done("/schedules/new", &fields).await;
+    assert!(page.contains("was made") && page.contains("nightly report"), "{page}");
+    let made = api(&server, &format!("/api/v1{path}")).await;
+    for (field, expected) in [
+        ("name", json!("nightly report")),
+        ("cronExpression", json!("0 2 * * *")),
+        ("payload", json!({"pages": 3})),
+        ("maxRetries", json!(5)),
+        ("overlapPolicy", json!("queue")),
+        ("enabled", json!(true)),
+    ] {
+        assert_eq!(made[field], expected, "{field}");
+    }
+
+    let again = visit.post("/schedules/new", &fields).await;
+    assert_eq!(again.status, 409);
+    assert!(again.text.contains("is taken"), "{again:?}");
+    let wrong =
+        [("name", "x"), ("topic", "a b"), ("cronExpression", "0 0 30 2 *"), ("timezone", "EST"), ("payload", "{")];
+    assert!(visit.post("/schedules/new", &wrong).await.text.contains("is not JSON"));
+    let refused = visit.post("/schedules/new", &wrong[..4]).await;
+    assert_eq!(refused.status, 400);
+    for part in ["America/New_York", "value=\"a b\"", "aria-invalid=\"true\""] {
+        assert!(refused.text.contains(part), "{part}: {}", refused.text);
+    }
+
+    let edited = [
+        ("version", "1"),
+        ("name", "nightly report"),
+        ("topic", "report.nightly"),
+        ("rhythm", "every"),
+        ("every", "90m"),
+        ("timezone", "Europe/Paris"),
+        ("payload", "[]"),
+    ];
+    let (_, page) = visit.done(&format!("{path}/edit"), &edited).await;
+    assert!(page.contains("was changed") && page.contains("every 1h30m"), "{page}");
+    let schedule = api(&server, &format!("/api/v1{path}")).await;
+    assert_eq!((&schedule["everyMs"], &schedule["cronExpression"]), (&json!(5_400_000), &Value::Null));
+    assert_eq!((&schedule["maxRetries"], &schedule["enabled"]), (&json!(3), &json!(true)), "emptied, and left alone");
+    let stale = visit.post(&format!("{path}/edit"), &edited).await;
+    assert_eq!(stale.status, 412, "somebody edited it in between: {stale:?}");
+
+    assert!(visit.page(&format!("{path}/delete")).await.contains("Delete “nightly report”?"));
+    let (location, page) = visit.done(&format!("{path}/delete"), &[("version", "2")]).await;
+    assert!(location == "/schedules" && page.contains("was deleted"), "{page}");
+    assert_eq!(visit.get(&path).await.status, 404);
+    server.stop();
+}
+
+async fn an_edit_keeps_what_the_form_does_not_show(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let body = r#"{"name":"n","cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"echo","enabled":false,
+        "payload":{"b":1.50,"a":null},"metadata":{"ownerId":"o"},"createdBy":"me","clientRequestId":"c",
+        "retry":{"backoff":{"type":"fixed","delay":1000}}}"#;
+    let id = make(&server, body).await;
+    let path = format!("/schedules/{id}");
+    let before = api(&server, &format!("/api/v1{path}")).await;
+    let edit = async |version: &str, payload: &str| {
+        let fields = [
+            ("version", version),
+            ("name", "n"),
+            ("topic", "echo"),
+            ("rhythm", "cron"),
+            ("cronExpression", "0 0 2 1 *"),
+            ("timezone", "UTC"),
+            ("payload", payload),
+        ];
+        visit.done(&format!("{path}/edit"), &fields).await;
+        let answer = server.get(&format!("/api/v1{path}")).await;
+        (answer.json(), answer.text)
+    };
+    let nulls = r#"{"kept": null, "inside": {"also": null, "n": 12345678901234567890123.50}, "list": [null]}"#;
+    let (edited, text) = edit("1", nulls).await;
+    assert!(text.contains(nulls), "as it was entered: {text}");
+    for field in ["metadata", "createdBy", "clientRequestId", "retry", "enabled"] {
+        assert_eq!(edited[field], before[field], "{field}");
+    }
+    // Members that were taken out are gone, and what was not touched stays as it was written.
+    let (edited, _) = edit("2", r#"{"kept": null}"#).await;
+    assert_eq!(edited["payload"], json!({"kept": null}));
+    let (_, text) = edit("3", "{\r\n  \"kept\": null\r\n}").await;
+    assert!(text.contains(r#"{"kept": null}"#), "{text}");
+    server.stop();
+}
+
+async fn a_paused_schedule_promises_no_fires(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let id = make(&server, YEARLY).await;
+    let path = format!("/schedules/{id}");
+    let ahead = async || {
+        let page = visit.page(&path).await;
+        let begin = page.find("id=\"ahead\"").unwrap();
+        page[begin..begin + page[begin..].find("</section>").unwrap()].to_owned()
+    };
+    assert_eq!(ahead().await.matches("<tr>").count(), 11, "ten fires and a head");
+    visit.done(&format!("{path}/pause"), &[("note", "holidays")]).await;
+    let paused = ahead().await;
+    assert!(paused.contains("fires nothing until somebody resumes it") && !paused.contains("<tr>"), "{paused}");
+    let (_, page) = visit.done(&format!("{path}/pause"), &[("until", "2040-06-01T00:00")]).await;
+    assert!(page.contains("holidays"), "why it is paused is still said: {page}");
+    let paused = ahead().await;
+    assert!(paused.contains("It is paused until") && paused.contains("01 Jan 2041"), "{paused}");
+    assert!(!paused.contains("01 Jan 2040"), "nothing within the pause: {paused}");
+    server.stop();
+}
+
+async fn a_schedule_is_paused_resumed_and_triggered(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let id = make(&server, YEARLY).await;
+    let path = format!("/schedules/{id}");
+    let (_, page) = visit.done(&format!("{path}/pause"), &[("note", "holidays"), ("until", "2040-01-01T00:00")]).await;
+    assert!(page.contains("is paused") && page.contains("holidays") && page.contains("Resume"), "{page}");
+    let paused = api(&server, &format!("/api/v1{path}")).await;
+    assert_eq!(paused["pausedUntil"], "2040-01-01T06:00:00.000Z", "read in the schedule's zone");
+    let (_, refused) = visit.done(&format!("{path}/pause"), &[("until", "2001-01-01T00:00")]).await;
+    assert!(refused.contains("must be in the future"), "{refused}");
+    let (_, page) = visit.done(&format!("{path}/resume"), &[]).await;
+    assert!(page.contains("fires again"), "{page}");
+    let (task, page) = visit.done(&format!("{path}/trigger"), &[]).await;
+    assert!(task.starts_with("/tasks/") && page.contains("yearly"), "{page}");
+    server.ended_task(task.strip_prefix("/tasks/").unwrap()).await;
+    let page = visit.page(&path).await;
+    assert!(page.contains("manual") && page.contains("1 completed"), "{page}");
+    server.stop();
+}
+
+async fn a_backfill_counts_first(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let id = make(
+        &server,
+        r#"{"name":"hourly","cronExpression":"0 * * * *","timezone":"UTC","topic":"echo","enabled":false,
+            "startAt":"2020-01-01T00:00:00Z"}"#,
+    )
+    .await;
+    let path = format!("/schedules/{id}/backfill");
+    assert!(visit.page(&path).await.contains("Count first"));
+    let stretch = [("from", "2026-01-01T00:00"), ("to", "2026-01-01T03:00")];
+    let counted = visit.post(&path, &stretch).await;
+    assert!(counted.status == 200 && counted.text.contains("Make 3 fires"), "{counted:?}");
+    assert_eq!(api(&server, &format!("/api/v1/schedules/{id}/executions")).await["items"], json!([]), "only counted");
+    let refused = visit.post(&path, &[("from", "2026-01-01T03:00"), ("to", "2026-01-01T03:00")]).await;
+    assert!(refused.text.contains("must be before to"), "{refused:?}");
+    let confirmed = [stretch[0], stretch[1], ("confirmed", "true")];
+    let (_, page) = visit.done(&path, &confirmed).await;
+    assert!(page.contains("3 fires were made"), "{page}");
+    let made = api(&server, &format!("/api/v1/schedules/{id}/executions")).await;
+    assert_eq!(made["items"].as_array().unwrap().len(), 3);
+    server.stop();
+}
+
+async fn a_preview_marks_gaps_and_folds(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let fields = |cron: &'static str, start: &'static str| {
+        [("rhythm", "cron"), ("cronExpression", cron), ("timezone", "Europe/Paris"), ("startAt", start)]
+    };
+    for (cron, start, part) in [
+        ("30 2 * * *", "2027-03-27T00:00:00Z", "gap: clocks skip"),
+        ("30 2 * * *", "2027-10-30T00:00:00Z", "fold: clocks show this time twice"),
+        ("0 0 13 * fri", "2027-01-01T00:00:00Z", "either matches"),
+        ("0 0 30 2 *", "2027-01-01T00:00:00Z", "class=\"wrong\""),
+    ] {
+        let seen = visit.post("/schedules/preview", &fields(cron, start)).await;
+        let preview = &seen.text[seen.text.find("id=\"preview\"").unwrap()..];
+        assert!(seen.status == 200 && preview.contains(part), "{cron}: {preview}");
+    }
+    assert_eq!(api(&server, "/api/v1/schedules").await["items"], json!([]), "nothing is kept");
+    server.stop();
+}
