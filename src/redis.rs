@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use punctual_domain::store::StoreError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSubStream};
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisResult, Script};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, Script, ServerErrorKind,
+};
 
 use crate::config::Secret;
 
@@ -119,14 +121,20 @@ impl NotNow {
     }
 }
 
-/// Whether Redis answered, and said no.
+/// Whether Redis answered, and said no, not just that it cannot answer yet.
 pub(crate) fn is_refusal(error: &redis::RedisError) -> bool {
-    error.code().is_some()
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, TryAgain};
+    match error.kind() {
+        ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | TryAgain) => false,
+        // Codes that the crate does not know, such as WRONGTYPE; of several commands together it keeps no code.
+        ErrorKind::Server(_) | ErrorKind::Extension => true,
+        _ => false,
+    }
 }
 
 async fn in_time<T>(asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(answer) => answer,
-        Err(_) => Err((redis::ErrorKind::Io, "no answer in time").into()),
+        Err(_) => Err((ErrorKind::Io, "no answer in time").into()),
     }
 }

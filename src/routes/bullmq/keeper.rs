@@ -135,6 +135,21 @@ struct Followed {
 }
 
 impl Followed {
+    /// Whether it went well. A queue that Redis refuses to show is left out until a look at all of it goes well: its trouble is
+    /// nobody else's.
+    fn or_left_out(&mut self, queue: &Queue, done: Result<(), NotNow>) -> Result<bool, NotNow> {
+        let Err(error) = done else { return Ok(true) };
+        self.must_heal = true;
+        if !error.is_refusal() {
+            return Err(error);
+        }
+        if !self.is_refused {
+            warn!(%queue, %error, "the queue cannot be followed");
+        }
+        self.is_refused = true;
+        Ok(false)
+    }
+
     fn note_retried(&mut self, job_id: &str) {
         if self.retried.len() < RETRIED {
             self.retried.insert(job_id.to_owned());
@@ -207,19 +222,8 @@ impl Work {
             followed.must_heal = false;
             let looked = self.look_at_all(queue, followed).await;
             followed.healed_at = Some(Instant::now());
-            match looked {
-                Ok(()) => followed.is_refused = false,
-                Err(error) if error.is_refusal() => {
-                    if !followed.is_refused {
-                        warn!(%queue, %error, "the queue cannot be followed");
-                    }
-                    (followed.is_refused, followed.must_heal) = (true, true);
-                }
-                Err(error) => {
-                    followed.must_heal = true;
-                    return Err(error);
-                }
-            }
+            followed.is_refused &= looked.is_err();
+            followed.or_left_out(queue, looked)?;
         }
         let mut reader = match state.reader.take() {
             Some(reader) => reader,
@@ -236,9 +240,11 @@ impl Work {
         let mut is_full = false;
         for (queue, Read { events, position, is_full: has_more }) in read {
             let Some(followed) = state.queues.get_mut(&queue) else { continue };
-            self.hear(&queue, followed, events).await?;
-            followed.position = position;
-            is_full |= has_more;
+            let heard = self.hear(&queue, followed, events).await;
+            if followed.or_left_out(&queue, heard)? {
+                followed.position = position;
+                is_full |= has_more;
+            }
         }
         // Nobody who waits for a queue of their own waits longer for one that says much.
         if is_full {
