@@ -17,6 +17,7 @@ on_each_database!(
     an_execution_is_dispatched_until_the_queue_says_how_it_ended,
     a_notification_that_a_flushed_redis_lost_arrives_once,
     a_task_cancelled_while_redis_is_away_is_never_begun,
+    a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
     an_attempt_that_failed_has_ended_before_the_next_begins,
     what_a_worker_puts_off_is_no_attempt,
     what_ended_and_was_removed_is_not_handed_over_again,
@@ -237,15 +238,18 @@ async fn a_task_cancelled_while_redis_is_away_is_never_begun(database: Database)
         let cancelled = make(&server, json!({"topic": "jobs"})).await;
         server.wait_for(&format!("/api/v1/tasks/{cancelled}"), |task| task["status"] == "running").await;
         server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await;
+        let other = make(&server, json!({"topic": "jobs", "timeoutSeconds": 8})).await;
+        let path = format!("/api/v1/tasks/{other}");
+        server.wait_for(&path, |task| task["status"] == "running").await;
         match stands_still {
             true => {
-                // Longer than anybody waits for an answer: what Redis was sent is still to be carried out.
-                tokio::time::sleep(Duration::from_secs(2)).await;
+                // Given back after half of its time: nobody waits any more for what Redis was sent before, and has still to
+                // carry out.
+                server.wait_for(&path, |task| task["status"] == "pending").await;
                 redis.signal("CONT");
             }
             false => redis.restart(),
         }
-        let other = make(&server, json!({"topic": "jobs"})).await;
         until_handed_over(&database, 1).await;
         fleet.tell("worker");
         assert_eq!(server.ended_task(&other).await["status"], "completed");
@@ -253,6 +257,72 @@ async fn a_task_cancelled_while_redis_is_away_is_never_begun(database: Database)
         assert_eq!(ran, [format!("t_{other}")]);
         assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{cancelled}")), ":0");
     }
+    server.stop();
+}
+
+/// Two nodes; the one that is asked to cancel is not the one that hands over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_cancelled_on_another_node_is_never_begun() {
+    let Some(database) = Database::postgres().await else { return };
+    let mut redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let one = serve(&database, &redis);
+    define(&one, "jobs").await;
+    let waits = make(&one, json!({"topic": "jobs"})).await;
+    until_handed_over(&database, 1).await;
+    // It claims nothing: whatever is handed over, the first one does.
+    let other = Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()).arg("--paused"));
+    let cancel = async |id: &str| {
+        let task = other.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    };
+    cancel(&waits).await;
+    until_handed_over(&database, 0).await;
+    assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{waits}")), ":0");
+
+    redis.kill();
+    let tried = make(&one, json!({"topic": "jobs"})).await;
+    one.wait_for(&format!("/api/v1/tasks/{tried}"), |task| task["status"] == "running").await;
+    cancel(&tried).await;
+    redis.restart();
+    let last = make(&one, json!({"topic": "jobs"})).await;
+    until_handed_over(&database, 1).await;
+    fleet.tell("worker");
+    assert_eq!(one.ended_task(&last).await["status"], "completed");
+    let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+    assert_eq!(ran, [format!("t_{last}")]);
+    other.stop();
+    one.stop();
+}
+
+async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let mut server = serve(&database, &redis);
+    define(&server, "jobs").await;
+    let schedule = schedule(&server, "jobs").await;
+    database.execute("ALTER TABLE punctual_hand_overs RENAME TO out_of_reach").await;
+    let task = make(&server, json!({"topic": "jobs"})).await;
+    let fire = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
+    while redis.ask("LLEN bull:jobs:wait") != ":2" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    server.process.signal("KILL");
+    server.process.wait();
+    database.execute("ALTER TABLE out_of_reach RENAME TO punctual_hand_overs").await;
+    let server = serve(&database, &redis);
+    for id in [&task, fire["id"].as_str().unwrap()] {
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+    while redis.ask("LLEN bull:jobs:wait") != ":0" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let last = make(&server, json!({"topic": "jobs"})).await;
+    fleet.tell("worker");
+    server.ended_task(&last).await;
+    let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+    assert_eq!(ran, [format!("t_{last}")]);
     server.stop();
 }
 

@@ -20,6 +20,7 @@
 //! Redis may be away, flushed or slow: nothing here is waited for by anybody else, and what was not done is done later.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,9 @@ use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, Que
 use punctual_domain::id::{Epoch, NodeId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::{Message, MessageStatus};
-use punctual_domain::store::{Extension, Settled, Settling, Store, WhichHandOvers};
+use punctual_domain::store::{Extension, Settled, Settling, Store, TaskWithAttempts, WhichHandOvers};
 use punctual_domain::task::{AttemptOutcome, MAX_RESULT_BYTES, Settlement, TaskStatus};
+use punctual_domain::topic::{Route, TopicDefinition};
 use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
@@ -38,6 +40,7 @@ use tracing::{debug, error, info, warn};
 use super::attention::Attention;
 use super::job::Job;
 use super::redis::{Found, JobEnd, JobEvent, Queues, Read, Removed, Told};
+use super::remove_jobs_of;
 use crate::delivery::queue::job_of;
 use crate::redis::{NotNow, is_refusal};
 use crate::store_time::StoreTime;
@@ -634,9 +637,19 @@ impl Work {
                     debug!(%queue, %error, "jobs that have ended are left to the next look");
                 }
             }
-            for id in cancelled {
-                if let Err(error) = self.clear_away(id).await {
-                    debug!(task_id = %id, %error, "the job of a task that ended is left to the next look");
+            let mut cancelled = cancelled.into_iter();
+            while let Some(id) = cancelled.next() {
+                match self.clear_away(id).await {
+                    Ok(()) => {}
+                    Err(error) if error.is_refusal() => {
+                        debug!(task_id = %id, %error, "the job of a task that ended is left to the next look");
+                    }
+                    Err(error) => {
+                        debug!(task_id = %id, %error, "jobs of tasks that ended are not removed yet");
+                        // The next look does not know of a job whose hand-over was never noted.
+                        sleep(AFTER_ERROR).await;
+                        iter::once(id).chain(cancelled.by_ref()).for_each(|id| self.0.attention.cancelled(id));
+                    }
                 }
             }
         }
@@ -657,8 +670,31 @@ impl Work {
 
     /// Removes the job of a task that has ended otherwise, if it has not begun.
     async fn clear_away(&self, id: TaskId) -> Result<(), NotNow> {
-        let strays = self.0.store.hand_overs(&WhichHandOvers::OfTask(id), 1).await?;
-        self.clear(strays.into_iter().filter(|hand_over| hand_over.task.is_none()).collect()).await
+        let known = self.0.store.hand_overs(&WhichHandOvers::OfTask(id), 1).await?;
+        if known.is_empty() {
+            return self.clear_unnoted(id).await;
+        }
+        self.clear(known.into_iter().filter(|hand_over| hand_over.task.is_none()).collect()).await
+    }
+
+    /// The same for one that a node may have handed over, and crashed before it noted that.
+    async fn clear_unnoted(&self, id: TaskId) -> Result<(), NotNow> {
+        let Parts { store, queues, topics, .. } = &self.0;
+        let definitions = topics.definitions().await?;
+        if !definitions.iter().any(|definition| matches!(definition.route, Route::Bullmq { .. })) {
+            return Ok(());
+        }
+        let Some(TaskWithAttempts { task, .. }) = store.task(id).await? else { return Ok(()) };
+        let was_claimed = task.epoch > Epoch(0);
+        let route = TopicDefinition::for_topic(&definitions, &task.topic).map(|definition| &definition.route);
+        match route {
+            Some(Route::Bullmq { queue, prefix }) if was_claimed && task.status == TaskStatus::Cancelled => {
+                let queue = Queue { prefix: prefix.clone(), name: queue.clone() };
+                let execution = store.execution_of(&task).await?;
+                remove_jobs_of(queues, &queue, &task, execution).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same for all whose ends nobody has looked after.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use punctual_actors::{Carried, Carrier};
 use punctual_domain::hand_over::{NewHandOver, Queue, time_limit};
-use punctual_domain::id::{FireId, TaskId};
+use punctual_domain::id::FireId;
 use punctual_domain::store::{Extension, Store};
 use punctual_domain::task::{Task, TaskStatus};
 use punctual_domain::topic::Route;
@@ -125,11 +125,10 @@ impl Drop for Unsure<'_> {
             return;
         }
         let (of, queue) = (self.of.clone(), self.queue.clone());
-        let jobs = [Job::of_task(self.task, self.execution).id, Job::of_its_own(self.task, self.execution).id];
-        let (task_id, execution) = (self.task.id, self.execution);
+        let (task, execution) = (self.task.clone(), self.execution);
         // Without a runtime nobody is left to do anything.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { of.withdraw(&queue, task_id, execution, jobs).await });
+            runtime.spawn(async move { of.withdraw(&queue, &task, execution).await });
         }
     }
 }
@@ -153,7 +152,7 @@ impl Bullmq {
             return Ok(Some(job.id));
         }
         // Two fires of one schedule within a millisecond, such as two triggers, are two tasks.
-        if self.is_of(queue, &job.id, execution).await? {
+        if is_of(&self.queues, queue, &job.id, execution).await? {
             return Ok(Some(job.id));
         }
         let job = Job::of_its_own(task, execution);
@@ -165,18 +164,6 @@ impl Bullmq {
     async fn is_ours(&self, task: &Task) -> Result<bool, NotNow> {
         let found = self.store.task(task.id).await?;
         Ok(found.is_some_and(|found| found.task.status == TaskStatus::Running && found.task.epoch == task.epoch))
-    }
-
-    /// Whether the job of a fire is that of this execution.
-    async fn is_of(&self, queue: &Queue, job_id: &str, execution: Option<FireId>) -> Result<bool, NotNow> {
-        #[derive(Deserialize)]
-        struct Data {
-            #[serde(rename = "_executionId")]
-            execution: Option<String>,
-        }
-        let data = self.queues.data(queue, job_id).await?;
-        let theirs = data.and_then(|data| serde_json::from_str::<Data>(&data).ok()).and_then(|data| data.execution);
-        Ok(theirs == execution.map(|id| id.to_string()))
     }
 
     /// Notes that the queue has the task. Without that it is handed over again when our lease ends, which changes nothing.
@@ -210,11 +197,12 @@ impl Bullmq {
     }
 
     /// Removes the job of a task that has ended while it was handed over; at once, and once more when Redis makes it no more.
-    async fn withdraw(&self, queue: &Queue, task_id: TaskId, execution: Option<FireId>, jobs: [String; 2]) {
+    async fn withdraw(&self, queue: &Queue, task: &Task, execution: Option<FireId>) {
+        let task_id = task.id;
         let settled_at = Instant::now() + ANSWER;
         for _ in 0..WITHDRAWALS {
             let is_last = Instant::now() >= settled_at;
-            match self.withdraw_now(queue, task_id, execution, &jobs).await {
+            match self.withdraw_now(queue, task, execution).await {
                 Ok(()) if is_last => return,
                 Ok(()) => tokio::time::sleep_until(settled_at).await,
                 Err(error) => {
@@ -226,25 +214,12 @@ impl Bullmq {
         warn!(%task_id, %queue, "the job of a cancelled task may still be in the queue");
     }
 
-    async fn withdraw_now(
-        &self,
-        queue: &Queue,
-        task_id: TaskId,
-        execution: Option<FireId>,
-        jobs: &[String; 2],
-    ) -> Result<(), NotNow> {
-        let found = self.store.task(task_id).await?;
-        if found.is_some_and(|found| !found.task.status.has_ended()) {
+    async fn withdraw_now(&self, queue: &Queue, task: &Task, execution: Option<FireId>) -> Result<(), NotNow> {
+        match self.store.task(task.id).await? {
             // Whoever claims it next finds the job.
-            return Ok(());
+            Some(found) if !found.task.status.has_ended() => Ok(()),
+            _ => remove_jobs_of(&self.queues, queue, task, execution).await,
         }
-        for job_id in jobs {
-            let is_its_own = !job_id.starts_with("f_") || self.is_of(queue, job_id, execution).await?;
-            if is_its_own && self.queues.remove(queue, job_id).await? == Removed::IsRunning {
-                info!(%task_id, %queue, job_id, "a worker had begun the job of a task that was cancelled");
-            }
-        }
-        Ok(())
     }
 
     /// Says once that a queue takes nothing.
@@ -260,6 +235,29 @@ impl Bullmq {
             info!(%queue, "the queue takes tasks again");
         }
     }
+}
+
+/// Removes whatever job of a task is in a queue and has not begun.
+async fn remove_jobs_of(queues: &Queues, queue: &Queue, task: &Task, execution: Option<FireId>) -> Result<(), NotNow> {
+    for Job { id, .. } in [Job::of_task(task, execution), Job::of_its_own(task, execution)] {
+        let is_its_own = !id.starts_with("f_") || is_of(queues, queue, &id, execution).await?;
+        if is_its_own && queues.remove(queue, &id).await? == Removed::IsRunning {
+            info!(task_id = %task.id, %queue, job_id = id, "a worker had begun the job of a task that was cancelled");
+        }
+    }
+    Ok(())
+}
+
+/// Whether the job of a fire is that of this execution.
+async fn is_of(queues: &Queues, queue: &Queue, job_id: &str, execution: Option<FireId>) -> Result<bool, NotNow> {
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "_executionId")]
+        execution: Option<String>,
+    }
+    let data = queues.data(queue, job_id).await?;
+    let theirs = data.and_then(|data| serde_json::from_str::<Data>(&data).ok()).and_then(|data| data.execution);
+    Ok(theirs == execution.map(|id| id.to_string()))
 }
 
 /// Counts a hand-over.
