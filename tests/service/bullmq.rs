@@ -18,6 +18,7 @@ on_each_database!(
     a_notification_that_a_flushed_redis_lost_arrives_once,
     a_task_cancelled_while_redis_is_away_is_never_begun,
     a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
+    a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again,
     an_attempt_that_failed_has_ended_before_the_next_begins,
     what_a_worker_puts_off_is_no_attempt,
     what_ended_and_was_removed_is_not_handed_over_again,
@@ -326,6 +327,27 @@ async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(
     server.stop();
 }
 
+async fn a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let retry = json!({"attempts": 3, "backoff": {"type": "fixed", "delay": 3_600_000, "jitter": 0}});
+        let payload = json!({"sleep": 1_000, "fails": 9});
+        let id = make(&server, json!({"topic": release, "payload": payload, "retry": retry})).await;
+        until_handed_over(&database, 1).await;
+        fleet.tries(1);
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+        // Known for as long as a worker has it.
+        until_handed_over(&database, 0).await;
+        assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
+        assert_eq!(fleet.tries(1).len(), 1);
+    }
+    server.stop();
+}
+
 async fn what_ended_and_was_removed_is_not_handed_over_again(database: Database) {
     let redis = Redis::start();
     for release in RELEASES {
@@ -631,17 +653,16 @@ async fn a_notification_that_a_flushed_redis_lost_arrives_once(database: Databas
 async fn the_progress_that_a_worker_reports_is_told() {
     let (database, redis) = (Database::sqlite(), Redis::start());
     let server = serve(&database, &redis);
-    for release in RELEASES {
+    for (nth, release) in RELEASES.into_iter().enumerate() {
         let Some(_fleet) = Fleet::with_worker(&redis, release, release) else { return };
         define(&server, release).await;
         let payload = json!({"progress": {"pages": 7}, "sleep": 3_600_000});
         let id = make(&server, json!({"topic": release, "payload": payload})).await;
-        until(&database, "SELECT count(*) FROM punctual_hand_overs WHERE progress IS NOT NULL", 1).await;
+        let told = "SELECT count(*) FROM punctual_hand_overs WHERE progress IS NOT NULL";
+        until(&database, told, nth as i64 + 1).await;
         let why = server.get(&format!("/api/v1/why/{id}")).await.json();
         let said = why["reasons"][0]["message"].as_str().unwrap();
         assert!(said.contains(r#"has not ended (its progress is {"pages":7}), and it fails"#), "{said}");
-        server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await;
-        until_handed_over(&database, 0).await;
     }
     server.stop();
 }

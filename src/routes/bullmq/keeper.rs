@@ -12,8 +12,8 @@
 //! *Attempts.* A try that failed is an attempt that ended, and the next one begins when a worker takes the job again. How many have failed
 //! the job itself counts; events say when. A try that its worker put off, or that got lost, is not counted, and the attempt goes on.
 //!
-//! *Attending.* A cancelled task's job is removed if it waits, also when it waits for its next try later; and a task whose time is up
-//! fails.
+//! *Attending.* A cancelled task's job is removed if it waits, also when it waits for its next try later, or when the node that made it
+//! crashed before it noted that; and a task whose time is up fails.
 //!
 //! A queue that Redis refuses to show, such as one whose keys are of other types, is left out until it is mended.
 //!
