@@ -60,6 +60,15 @@ async fn until(database: &Database, statement: &str, count: i64) {
     }
 }
 
+/// Waits until Redis answers that.
+async fn until_answered(redis: &Redis, command: &str, answer: &str) {
+    let asked_at = std::time::Instant::now();
+    while redis.ask(command) != answer {
+        assert!(asked_at.elapsed() < Duration::from_secs(60), "{command}: {} instead of {answer}", redis.ask(command));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn until_handed_over(database: &Database, count: i64) {
     until(database, "SELECT count(*) FROM punctual_hand_overs", count).await;
 }
@@ -180,7 +189,7 @@ async fn an_attempt_that_failed_has_ended_before_the_next_begins(database: Datab
         let task = server.wait_for(&path, |task| task["attempts"][0]["outcome"] == "failed").await;
         let first = (1, Some("failed".to_owned()), Some("no 1".to_owned()));
         assert_eq!((&task["status"], &task["attempt"], &task["error"]), (&json!("running"), &json!(1), &json!("no 1")));
-        assert_eq!(attempts(&task), [first.clone()], "{task:#}");
+        assert_eq!(attempts(&task), std::slice::from_ref(&first), "{task:#}");
         let why = server.get(&format!("/api/v1/why/{id}")).await.json();
         let said = why["reasons"][0]["message"].as_str().unwrap();
         assert!(said.contains("attempt 1 of 3 has failed, the next has not begun"), "{said}");
@@ -305,9 +314,7 @@ async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(
     database.execute("ALTER TABLE punctual_hand_overs RENAME TO out_of_reach").await;
     let task = make(&server, json!({"topic": "jobs"})).await;
     let fire = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
-    while redis.ask("LLEN bull:jobs:wait") != ":2" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_answered(&redis, "LLEN bull:jobs:wait", ":2").await;
     server.process.signal("KILL");
     server.process.wait();
     database.execute("ALTER TABLE out_of_reach RENAME TO punctual_hand_overs").await;
@@ -316,9 +323,7 @@ async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(
         let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
         assert_eq!(task["status"], "cancelled", "{task}");
     }
-    while redis.ask("LLEN bull:jobs:wait") != ":0" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
     let last = make(&server, json!({"topic": "jobs"})).await;
     fleet.tell("worker");
     server.ended_task(&last).await;
@@ -360,9 +365,7 @@ async fn what_ended_and_was_removed_is_not_handed_over_again(database: Database)
         server.process.wait();
         fleet.tell("worker");
         fleet.jobs(1);
-        while redis.ask(&format!("ZCARD bull:{release}:completed")) != ":1" {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until_answered(&redis, &format!("ZCARD bull:{release}:completed"), ":1").await;
         fleet.tell(&format!("remove t_{id}"));
         let server = serve(&database, &redis);
         let task = server.ended_task(&id).await;
