@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use punctual_domain::store::StoreError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSubStream};
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisResult, Script};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisResult, Script, ServerErrorKind,
+};
 
 use crate::config::Secret;
 
 const CONNECT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(500);
+/// The longest that anybody waits for an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// A connection that is made when it is first needed, and again whenever it was lost.
 #[derive(Clone)]
@@ -104,15 +108,33 @@ impl Redis {
 /// Why something could not be done now that takes both Redis and the store.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotNow {
-    #[error("Redis does not answer: {0}")]
+    #[error("Redis {does}: {why}", does = if is_refusal(.0) { "refuses" } else { "does not answer" }, why = .0)]
     Redis(#[from] redis::RedisError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+impl NotNow {
+    /// Whether Redis did answer, and said no: what was asked for is refused, whoever else is served.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Redis(error) if is_refusal(error))
+    }
+}
+
+/// Whether Redis answered, and said no, not just that it cannot answer yet.
+pub(crate) fn is_refusal(error: &redis::RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, TryAgain};
+    match error.kind() {
+        ErrorKind::Server(BusyLoading | ClusterDown | MasterDown | TryAgain) => false,
+        // Codes that the crate does not know, such as WRONGTYPE; of several commands together it keeps no code.
+        ErrorKind::Server(_) | ErrorKind::Extension => true,
+        _ => false,
+    }
+}
+
 async fn in_time<T>(asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-    match tokio::time::timeout(CONNECT + ANSWER, asking).await {
+    match tokio::time::timeout(PATIENCE, asking).await {
         Ok(answer) => answer,
-        Err(_) => Err((redis::ErrorKind::Io, "no answer in time").into()),
+        Err(_) => Err((ErrorKind::Io, "no answer in time").into()),
     }
 }

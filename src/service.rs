@@ -230,7 +230,8 @@ impl Service {
             .with_settings(plugin_settings(&config));
         if let Some(queues) = &queues {
             let (store, attention) = (Arc::clone(&store), Arc::clone(&attention));
-            handlers = handlers.with_carrier(Arc::new(Bullmq { queues: queues.clone(), store, attention }));
+            let refusing = Arc::default();
+            handlers = handlers.with_carrier(Arc::new(Bullmq { queues: queues.clone(), store, attention, refusing }));
         }
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),

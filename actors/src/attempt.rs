@@ -95,6 +95,7 @@ pub(crate) async fn perform(
     let stop = stops.why();
     let late = match (ended, stop) {
         (Some(Ok(Carried::Elsewhere)), _) => return None,
+        (Some(Ok(Carried::PutOff { delay, error })), None) => return Some(Settlement::put_off(delay, error)),
         (Some(Ok(Carried::Ended(outcome))), None) => return Some(task.decide(outcome, chance())),
         (Some(Err(panic)), None) => return Some(after_panic(task, &*panic)),
         (Some(ended), Some(_)) => ended.ok(),

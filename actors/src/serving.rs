@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_domain::task::Task;
@@ -193,6 +194,13 @@ pub trait Carrier: Send + Sync {
 pub enum Carried {
     /// It ended.
     Ended(Outcome),
+    /// It could not begin, for a reason that is not the task's: it waits, and this does not count.
+    PutOff {
+        /// How long it waits.
+        delay: Duration,
+        /// What is wrong.
+        error: String,
+    },
     /// Somebody else has it now and settles it. The slot is free, and the lease is not extended here any more.
     Elsewhere,
 }

@@ -1,7 +1,8 @@
 //! Hand-overs: tasks that a queue outside has accepted, and that run there without a lease until the queue says how they ended.
 //!
 //! A hand-over *counts* while its task runs by its epoch and without an end of the lease. The row outlives that for as long as
-//! it takes to look after the queue's job. Each retry of the job is an attempt of the task: the epoch grows with it.
+//! it takes to look after the queue's job. Each retry of the job is an attempt of the task. Between the end of one and the beginning
+//! of the next the task *rests*: it runs by the next epoch already, and its attempt is still the one that failed.
 
 use std::fmt;
 use std::time::Duration;
@@ -72,23 +73,35 @@ pub struct HandedOver {
     pub started_at: DateTime<Utc>,
     /// The time limit of one attempt.
     pub timeout_seconds: u32,
+    /// Whether that has failed, and the next has not begun.
+    pub rests: bool,
     /// Whether a fire made it.
     pub is_of_schedule: bool,
     /// Whether others may wait for it.
     pub has_serial_key: bool,
 }
 
-/// An attempt that began in the queue: the one before it failed.
+/// What a queue did with the attempts of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MirroredAttempt {
+pub struct Mirrored {
     /// The task.
     pub task_id: TaskId,
     /// The epoch it runs by.
     pub epoch: Epoch,
-    /// The number of the attempt.
-    pub attempt: u32,
-    /// Why the one before failed.
-    pub error: String,
+    /// What it did.
+    pub step: Step,
+}
+
+/// A step in the life of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The present attempt failed, and is not the last: the epoch grows.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// The next attempt began.
+    Began,
 }
 
 /// A message that a queue was given.

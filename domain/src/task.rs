@@ -429,6 +429,8 @@ pub enum Settlement {
     Snoozed {
         /// How long it waits.
         after: Duration,
+        /// Why, if there is something wrong.
+        error: Option<String>,
     },
     /// Its node stops: it is due again at once, as if this attempt had not been.
     HandedBack,
@@ -440,6 +442,11 @@ impl Settlement {
     /// It ends badly, whatever its policy says; the error is cut to what is kept.
     pub fn failed(error: String) -> Self {
         Self::Failed { outcome: AttemptOutcome::Failed, error: cut(error) }
+    }
+
+    /// It waits for something that is wrong and not its own doing; the error is cut to what is kept.
+    pub fn put_off(after: Duration, error: String) -> Self {
+        Self::Snoozed { after: after.min(MAX_WAIT), error: Some(cut(error)) }
     }
 
     /// How the attempt is recorded.
@@ -467,6 +474,7 @@ impl Settlement {
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Failed { error, .. } | Self::Retried { error, .. } => Some(error),
+            Self::Snoozed { error, .. } => error.as_deref(),
             _ => None,
         }
     }
@@ -474,7 +482,7 @@ impl Settlement {
     /// How long the task waits before it is due again.
     pub fn delay(&self) -> Option<Duration> {
         match self {
-            Self::Retried { after, .. } | Self::Snoozed { after } => Some(*after),
+            Self::Retried { after, .. } | Self::Snoozed { after, .. } => Some(*after),
             _ => None,
         }
     }
@@ -618,7 +626,7 @@ impl Task {
             Outcome::RetryAfter { delay, error } => {
                 self.after_failure(AttemptOutcome::Failed, error, Some(delay), chance)
             }
-            Outcome::Snoozed { delay } => Settlement::Snoozed { after: delay.min(MAX_WAIT) },
+            Outcome::Snoozed { delay } => Settlement::Snoozed { after: delay.min(MAX_WAIT), error: None },
             Outcome::FailedForGood { error } => Settlement::failed(error),
             Outcome::Cancelled => Settlement::Cancelled,
         }
@@ -722,7 +730,7 @@ mod tests {
     #[test]
     fn attempts_that_ended_by_themselves_are_bounded_and_others_do_not_count() {
         let mut task = pending(2);
-        let snooze = Settlement::Snoozed { after: Duration::ZERO };
+        let snooze = Settlement::Snoozed { after: Duration::ZERO, error: None };
         for settlement in [&snooze, &Settlement::HandedBack, &snooze] {
             task = task.claim(NodeId::generate(), LEASE, now()).unwrap();
             task = task.clone().settle(task.epoch, settlement, now()).unwrap();
@@ -780,9 +788,12 @@ mod tests {
             twice.decide(Outcome::FailedForGood { error: "gone".into() }, 0.5),
             Settlement::Failed { outcome: AttemptOutcome::Failed, error: "gone".into() }
         );
-        assert_eq!(once.decide(Outcome::Snoozed { delay: wait }, 0.5), Settlement::Snoozed { after: wait });
+        assert_eq!(
+            once.decide(Outcome::Snoozed { delay: wait }, 0.5),
+            Settlement::Snoozed { after: wait, error: None }
+        );
         let forever = once.decide(Outcome::Snoozed { delay: Duration::MAX }, 0.5);
-        assert_eq!(forever, Settlement::Snoozed { after: MAX_WAIT });
+        assert_eq!(forever, Settlement::Snoozed { after: MAX_WAIT, error: None });
         assert_eq!(once.decide(Outcome::Cancelled, 0.5), Settlement::Cancelled);
         let large = raw(&format!("\"{}\"", "x".repeat(MAX_RESULT_BYTES)));
         let too_large = once.decide(Outcome::Completed { result: Some(large) }, 0.5);

@@ -16,7 +16,7 @@ async fn every_ending_shows_its_attempts(database: Database) {
     let completed = || Settlement::Completed { result: None };
     let failed = |outcome| Settlement::Failed { outcome, error: "it broke".into() };
     let retried = |outcome| Settlement::Retried { outcome, error: "not yet".into(), after: Duration::ZERO };
-    let snoozed = || Settlement::Snoozed { after: Duration::ZERO };
+    let snoozed = || Settlement::Snoozed { after: Duration::ZERO, error: None };
     let mut lives = Vec::new();
     for (settlements, status, outcomes) in [
         (vec![completed()], "completed", vec!["completed"]),

@@ -16,6 +16,12 @@ on_each_database!(
     what_ends_while_nobody_follows_is_found_after_a_restart,
     an_execution_is_dispatched_until_the_queue_says_how_it_ended,
     a_notification_that_a_flushed_redis_lost_arrives_once,
+    a_task_cancelled_while_redis_is_away_is_never_begun,
+    a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
+    a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again,
+    an_attempt_that_failed_has_ended_before_the_next_begins,
+    what_a_worker_puts_off_is_no_attempt,
+    what_ended_and_was_removed_is_not_handed_over_again,
 );
 
 fn serve(database: &Database, redis: &Redis) -> Server {
@@ -50,6 +56,15 @@ async fn until(database: &Database, statement: &str, count: i64) {
             return;
         }
         assert!(asked_at.elapsed() < Duration::from_secs(60), "{statement}: {found} instead of {count}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until Redis answers that.
+async fn until_answered(redis: &Redis, command: &str, answer: &str) {
+    let asked_at = std::time::Instant::now();
+    while redis.ask(command) != answer {
+        assert!(asked_at.elapsed() < Duration::from_secs(60), "{command}: {} instead of {answer}", redis.ask(command));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -134,15 +149,272 @@ async fn retries_and_failures_come_back(database: Database) {
         let failed = server.ended_task(&gives_up).await;
         assert_eq!((&failed["status"], &failed["attempt"]), (&json!("failed"), &json!(3)), "{failed:#}");
         assert_eq!(failed["error"], "no 3");
-        let last = failed["attempts"].as_array().unwrap().last().unwrap().clone();
-        assert_eq!((&last["number"], &last["outcome"], &last["error"]), (&json!(3), &json!("failed"), &json!("no 3")));
-        assert_eq!(failed["attempts"][0]["outcome"], "failed", "{failed:#}");
+        let no = |n| (n, Some("failed".to_owned()), Some(format!("no {n}")));
+        assert_eq!(attempts(&failed), [no(1), no(2), no(3)], "{failed:#}");
+        assert_eq!(attempts(&recovered), [no(1), no(2), (3, Some("completed".into()), None)], "{recovered:#}");
         assert_eq!(fleet.tries(6).len(), 6);
         // A retry by the API is a task of its own, and a job of its own.
         let again = server.post(&format!("/api/v1/tasks/{gives_up}/retry"), "").await.json();
         assert_eq!(server.ended_task(again["id"].as_str().unwrap()).await["status"], "failed");
         assert_eq!(fleet.tries(9).len(), 9);
     }
+    server.stop();
+}
+
+/// Number, outcome and error of a task's attempts; each begins when the one before has ended.
+fn attempts(task: &Value) -> Vec<(u64, Option<String>, Option<String>)> {
+    let mut last = String::new();
+    let mut told = Vec::new();
+    for attempt in task["attempts"].as_array().unwrap() {
+        for at in ["startedAt", "endedAt"] {
+            let at = attempt[at].as_str().unwrap_or("9").to_owned();
+            assert!(last <= at, "{task:#}");
+            last = at;
+        }
+        let text = |field: &str| attempt[field].as_str().map(str::to_owned);
+        told.push((attempt["number"].as_u64().unwrap(), text("outcome"), text("error")));
+    }
+    told
+}
+
+async fn an_attempt_that_failed_has_ended_before_the_next_begins(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let retry = json!({"attempts": 3, "backoff": {"type": "fixed", "delay": 3_600_000, "jitter": 0}});
+        let id = make(&server, json!({"topic": release, "payload": {"fails": 9}, "retry": retry})).await;
+        let path = format!("/api/v1/tasks/{id}");
+        let task = server.wait_for(&path, |task| task["attempts"][0]["outcome"] == "failed").await;
+        let first = (1, Some("failed".to_owned()), Some("no 1".to_owned()));
+        assert_eq!((&task["status"], &task["attempt"], &task["error"]), (&json!("running"), &json!(1), &json!("no 1")));
+        assert_eq!(attempts(&task), std::slice::from_ref(&first), "{task:#}");
+        let why = server.get(&format!("/api/v1/why/{id}")).await.json();
+        let said = why["reasons"][0]["message"].as_str().unwrap();
+        assert!(said.contains("attempt 1 of 3 has failed, the next has not begun"), "{said}");
+
+        // What a flushed queue had, begins with the next attempt.
+        redis.forget();
+        let task = server.wait_for(&path, |task| task["attempts"].as_array().unwrap().len() == 2).await;
+        assert_eq!(attempts(&task)[0], first, "{task:#}");
+        let task = server.wait_for(&path, |task| task["attempts"][1]["outcome"] == "failed").await;
+        assert_eq!((&task["attempt"], attempts(&task).len()), (&json!(2), 2), "{task:#}");
+        let options = fleet.tries(2)[1]["opts"].clone();
+        assert_eq!(options["attempts"], 2, "two are left");
+
+        let task = server.post(&format!("{path}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled");
+        until_handed_over(&database, 0).await;
+        assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
+        let task = server.get(&path).await.json();
+        assert_eq!(attempts(&task).len(), 2, "nobody began a third: {task:#}");
+    }
+    server.stop();
+}
+
+async fn what_a_worker_puts_off_is_no_attempt(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let mut begun = 0;
+        for put_off in ["delays", "limits"] {
+            let retry = json!({"attempts": 2, "backoff": {"type": "fixed", "delay": 20, "jitter": 0}});
+            let payload = json!({put_off: 2, "fails": 1, "n": 5});
+            let id = make(&server, json!({"topic": release, "payload": payload, "retry": retry})).await;
+            let task = server.ended_task(&id).await;
+            assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"did": 5})), "{task:#}");
+            let failed = (1, Some("failed".to_owned()), Some("no 1".to_owned()));
+            assert_eq!(attempts(&task), [failed, (2, Some("completed".into()), None)], "{release} {put_off}: {task:#}");
+            begun += 4;
+            assert_eq!(fleet.tries(begun).len(), begun);
+        }
+    }
+    server.stop();
+}
+
+async fn a_task_cancelled_while_redis_is_away_is_never_begun(database: Database) {
+    let mut redis = Redis::start();
+    let server = serve(&database, &redis);
+    define(&server, "jobs").await;
+    for stands_still in [false, true] {
+        let Some(mut fleet) = Fleet::start(&redis, "bullmq5", "jobs") else { return };
+        match stands_still {
+            true => redis.signal("STOP"),
+            false => redis.kill(),
+        }
+        let cancelled = make(&server, json!({"topic": "jobs"})).await;
+        server.wait_for(&format!("/api/v1/tasks/{cancelled}"), |task| task["status"] == "running").await;
+        server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await;
+        let other = make(&server, json!({"topic": "jobs", "timeoutSeconds": 8})).await;
+        let path = format!("/api/v1/tasks/{other}");
+        server.wait_for(&path, |task| task["status"] == "running").await;
+        match stands_still {
+            true => {
+                // Given back after half of its time: nobody waits any more for what Redis was sent before, and has still to
+                // carry out.
+                server.wait_for(&path, |task| task["status"] == "pending").await;
+                redis.signal("CONT");
+            }
+            false => redis.restart(),
+        }
+        until_handed_over(&database, 1).await;
+        fleet.tell("worker");
+        assert_eq!(server.ended_task(&other).await["status"], "completed");
+        let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+        assert_eq!(ran, [format!("t_{other}")]);
+        assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{cancelled}")), ":0");
+    }
+    server.stop();
+}
+
+/// Two nodes; the one that is asked to cancel is not the one that hands over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_cancelled_on_another_node_is_never_begun() {
+    let Some(database) = Database::postgres().await else { return };
+    let mut redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let one = serve(&database, &redis);
+    define(&one, "jobs").await;
+    let waits = make(&one, json!({"topic": "jobs"})).await;
+    until_handed_over(&database, 1).await;
+    // It claims nothing: whatever is handed over, the first one does.
+    let other = Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()).arg("--paused"));
+    let cancel = async |id: &str| {
+        let task = other.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    };
+    cancel(&waits).await;
+    until_handed_over(&database, 0).await;
+    assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{waits}")), ":0");
+
+    redis.kill();
+    let tried = make(&one, json!({"topic": "jobs"})).await;
+    one.wait_for(&format!("/api/v1/tasks/{tried}"), |task| task["status"] == "running").await;
+    cancel(&tried).await;
+    redis.restart();
+    let last = make(&one, json!({"topic": "jobs"})).await;
+    until_handed_over(&database, 1).await;
+    fleet.tell("worker");
+    assert_eq!(one.ended_task(&last).await["status"], "completed");
+    let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+    assert_eq!(ran, [format!("t_{last}")]);
+    other.stop();
+    one.stop();
+}
+
+async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let mut server = serve(&database, &redis);
+    define(&server, "jobs").await;
+    let schedule = schedule(&server, "jobs").await;
+    database.execute("ALTER TABLE punctual_hand_overs RENAME TO out_of_reach").await;
+    let task = make(&server, json!({"topic": "jobs"})).await;
+    let fire = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
+    until_answered(&redis, "LLEN bull:jobs:wait", ":2").await;
+    server.process.signal("KILL");
+    server.process.wait();
+    database.execute("ALTER TABLE out_of_reach RENAME TO punctual_hand_overs").await;
+    let server = serve(&database, &redis);
+    for id in [&task, fire["id"].as_str().unwrap()] {
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
+    let last = make(&server, json!({"topic": "jobs"})).await;
+    fleet.tell("worker");
+    server.ended_task(&last).await;
+    let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
+    assert_eq!(ran, [format!("t_{last}")]);
+    server.stop();
+}
+
+async fn a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again(database: Database) {
+    let redis = Redis::start();
+    let server = serve(&database, &redis);
+    for release in RELEASES {
+        let Some(mut fleet) = Fleet::with_worker(&redis, release, release) else { return };
+        define(&server, release).await;
+        let retry = json!({"attempts": 3, "backoff": {"type": "fixed", "delay": 3_600_000, "jitter": 0}});
+        let payload = json!({"sleep": 1_000, "fails": 9});
+        let id = make(&server, json!({"topic": release, "payload": payload, "retry": retry})).await;
+        until_handed_over(&database, 1).await;
+        fleet.tries(1);
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+        // Known for as long as a worker has it.
+        until_handed_over(&database, 0).await;
+        assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
+        assert_eq!(fleet.tries(1).len(), 1);
+    }
+    server.stop();
+}
+
+async fn what_ended_and_was_removed_is_not_handed_over_again(database: Database) {
+    let redis = Redis::start();
+    for release in RELEASES {
+        let mut server = serve(&database, &redis);
+        let Some(mut fleet) = Fleet::start(&redis, release, release) else { return };
+        define(&server, release).await;
+        let id = make(&server, json!({"topic": release, "payload": {"n": 3}})).await;
+        until_handed_over(&database, 1).await;
+        server.process.signal("KILL");
+        server.process.wait();
+        fleet.tell("worker");
+        fleet.jobs(1);
+        until_answered(&redis, &format!("ZCARD bull:{release}:completed"), ":1").await;
+        fleet.tell(&format!("remove t_{id}"));
+        let server = serve(&database, &redis);
+        let task = server.ended_task(&id).await;
+        assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!({"did": 3})), "{task:#}");
+        assert_eq!(fleet.jobs(1).len(), 1);
+        server.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_refuses_a_job_gets_nothing_of_it_and_others_are_served() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let mut server = serve(&database, &redis);
+    let Some(mut fleet) = Fleet::with_worker(&redis, "bullmq6", "well") else { return };
+    define(&server, "well").await;
+    for part in ["meta", "wait", "paused", "active", "marker", "events"] {
+        let (queue, key) = (format!("ill-{part}"), format!("bull:ill-{part}:{part}"));
+        define(&server, &queue).await;
+        assert_eq!(redis.ask(&format!("SET {key} x")), "+OK");
+        let id = make(&server, json!({"topic": queue, "payload": {"n": 1}})).await;
+        let path = format!("/api/v1/tasks/{id}");
+        let task = server.wait_for(&path, |task| task["error"].is_string()).await;
+        let error = task["error"].as_str().unwrap();
+        assert!(error.starts_with(&format!("the queue {queue} does not take it")), "{error}");
+        assert!(error.contains(&format!("{key} is a string")), "{error}");
+        let why = server.wait_for(&format!("/api/v1/why/{id}"), |why| why.to_string().contains(&key)).await;
+        assert!(why["reasons"][0]["message"].as_str().unwrap().contains("WRONGTYPE"), "{why}");
+        assert!(server.process.wait_for_log("the queue does not take tasks").contains(&queue));
+        for other in [format!("t_{id}"), "wait".into(), "paused".into(), "meta".into(), "events".into()] {
+            let expected = if other == part { ":1" } else { ":0" };
+            assert_eq!(redis.ask(&format!("EXISTS bull:{queue}:{other}")), expected, "{queue} {other}");
+        }
+        // Those that were accepted before it broke do not keep others from being followed.
+        let well = make(&server, json!({"topic": "well", "payload": {"n": 2}})).await;
+        assert_eq!(server.ended_task(&well).await["status"], "completed");
+
+        assert_eq!(redis.ask(&format!("DEL {key}")), ":1");
+        let Some(mut mended) = Fleet::with_worker(&redis, "bullmq6", &queue) else { return };
+        let task = server.ended_task(&id).await;
+        assert_eq!((&task["status"], &task["error"]), (&json!("completed"), &Value::Null), "{task:#}");
+        assert_eq!(mended.jobs(1).len(), 1);
+    }
+    // One that was followed before is left out, and nobody else.
+    redis.ask("DEL bull:ill-wait:events");
+    assert_eq!(redis.ask("SET bull:ill-wait:events x"), "+OK");
+    assert!(server.process.wait_for_log("the queue cannot be followed").contains("ill-wait"));
+    let well = make(&server, json!({"topic": "well", "payload": {"n": 2}})).await;
+    assert_eq!(server.ended_task(&well).await["status"], "completed");
+    assert_eq!(fleet.tries(7).len(), 7);
     server.stop();
 }
 
@@ -384,17 +656,16 @@ async fn a_notification_that_a_flushed_redis_lost_arrives_once(database: Databas
 async fn the_progress_that_a_worker_reports_is_told() {
     let (database, redis) = (Database::sqlite(), Redis::start());
     let server = serve(&database, &redis);
-    for release in RELEASES {
+    for (nth, release) in RELEASES.into_iter().enumerate() {
         let Some(_fleet) = Fleet::with_worker(&redis, release, release) else { return };
         define(&server, release).await;
         let payload = json!({"progress": {"pages": 7}, "sleep": 3_600_000});
         let id = make(&server, json!({"topic": release, "payload": payload})).await;
-        until(&database, "SELECT count(*) FROM punctual_hand_overs WHERE progress IS NOT NULL", 1).await;
+        let told = "SELECT count(*) FROM punctual_hand_overs WHERE progress IS NOT NULL";
+        until(&database, told, nth as i64 + 1).await;
         let why = server.get(&format!("/api/v1/why/{id}")).await.json();
         let said = why["reasons"][0]["message"].as_str().unwrap();
         assert!(said.contains(r#"has not ended (its progress is {"pages":7}), and it fails"#), "{said}");
-        server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await;
-        until_handed_over(&database, 0).await;
     }
     server.stop();
 }

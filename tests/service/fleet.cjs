@@ -1,19 +1,27 @@
 // A fleet of BullMQ workers as anybody has it. Arguments: the package, the queue, its prefix, how many jobs at a time.
 //
 // It does what lines on stdin say, and prints {"done": line} after each: `worker` starts one, `pause` and `resume` are for the
-// queue, `add ID` makes a job. Each try that begins is printed as a line of JSON.
+// queue, `add ID` makes a job, `remove ID` removes one. Each try that begins is printed as a line of JSON.
 const [, , release, name, prefix, concurrency] = process.argv;
-const { Queue, Worker } = require(release);
+const { DelayedError, Queue, Worker } = require(release);
 const Redis = require("ioredis");
 
 const connect = () => new Redis(process.env.REDIS_URL, { maxRetriesPerRequest: null });
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 const complain = (error) => process.stderr.write(`${error}\n`);
 
-async function perform(job) {
-  const { id, name, data, opts, attemptsMade } = job;
+async function perform(job, token) {
+  const { id, name, data, opts, attemptsMade, attemptsStarted } = job;
   say({ at: Date.now(), id, name, data, opts, attemptsMade });
   if (data.progress) await job.updateProgress(data.progress);
+  if (attemptsStarted <= (data.delays ?? 0)) {
+    await job.moveToDelayed(Date.now() + 20, token);
+    throw new DelayedError();
+  }
+  if (attemptsStarted <= (data.limits ?? 0)) {
+    await theQueue().rateLimit(20);
+    throw Worker.RateLimitError();
+  }
   if (data.sleep) await new Promise((resolve) => setTimeout(resolve, data.sleep));
   if (attemptsMade < (data.fails ?? 0)) throw new Error(`no ${attemptsMade + 1}`);
   return { did: data.n ?? null };
@@ -34,6 +42,7 @@ const commands = {
   },
   pause: () => theQueue().pause(),
   resume: () => theQueue().resume(),
+  remove: async (jobId) => (await theQueue().getJob(jobId)).remove(),
   add: (jobId) => theQueue().add("added", {}, { jobId }),
 };
 

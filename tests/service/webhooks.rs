@@ -110,6 +110,23 @@ async fn an_accepted_call_is_settled_later_with_the_fence(database: Database) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accepted_call_that_nobody_settles_is_made_three_times() {
+    let database = Database::sqlite();
+    let (server, mut receiver) = (serve(&database), Receiver::start().await);
+    define(&server, &receiver, &[OLD]).await;
+    (0..3).for_each(|_| receiver.answer(202, &[], ""));
+    let task = server.make_task(r#"{"topic":"hook","timeoutSeconds":1,"retry":{"attempts":1}}"#).await;
+    for fence in ["1", "2", "3"] {
+        assert_eq!(receiver.next().await.header("punctual-fence"), fence);
+    }
+    let task = server.ended_task(task["id"].as_str().unwrap()).await;
+    assert_eq!((&task["status"], &task["error"]), (&json!("failed"), &json!("node died during attempt")), "{task:#}");
+    assert!(task["attempts"].as_array().unwrap().iter().all(|attempt| attempt["outcome"] == "lost"), "{task:#}");
+    assert_eq!(receiver.unasked(), 0);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_can_put_a_task_off_or_end_it() {
     let database = Database::sqlite();
     let (server, mut receiver) = (serve(&database), Receiver::start().await);

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 
 use super::{Extension, StoreError};
-use crate::hand_over::{HandOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use crate::hand_over::{HandOver, MessageJob, Mirrored, NewHandOver, Queue};
 use crate::id::{FireId, MessageId, TaskId};
 use crate::task::Task;
 
@@ -18,9 +18,9 @@ pub trait HandOvers: Send + Sync {
     /// Notes that jobs were made anew: the tasks' present attempts are the first of them.
     async fn handed_over_again(&self, held: &[Extension]) -> Result<(), StoreError>;
 
-    /// Notes attempts that began in queues, each by its epoch: the epoch grows, and the attempt before is noted as failed.
-    /// What does not count any more, or has come that far already, stays as it is.
-    async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError>;
+    /// Notes what queues did with attempts, each task once and by its epoch: an attempt that failed is noted as such, one that
+    /// began is the present one. What does not count any more, and a step that does not follow the last, changes nothing.
+    async fn mirror(&self, mirrored: &[Mirrored]) -> Result<(), StoreError>;
 
     /// Notes how far jobs of a queue have come, each with what its worker said in JSON.
     async fn note_progress(&self, queue: &Queue, progress: &[(String, String)]) -> Result<(), StoreError>;
@@ -63,6 +63,6 @@ pub enum WhichHandOvers {
     OfQueue(Queue, Option<TaskId>),
     /// Those that count and whose time is up.
     Overdue,
-    /// Those that do not count any more.
-    Stray,
+    /// Those that do not count any more, after this task.
+    Stray(Option<TaskId>),
 }

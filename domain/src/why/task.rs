@@ -76,28 +76,36 @@ fn running(facts: &TaskFacts<'_>) -> Reason {
                 from_now(at, *now)
             ),
         ),
-        Some(at) => Reason::new(
-            Cause::Running,
-            format!(
-                "attempt {} runs since {began}, under a lease of {owner} until {}",
-                task.attempt,
-                from_now(at, *now)
-            ),
-        ),
+        Some(at) => {
+            let before = task.error.as_deref().map(|error| format!("; what went wrong before: {error}"));
+            Reason::new(
+                Cause::Running,
+                format!(
+                    "attempt {} runs since {began}, under a lease of {owner} until {}{}",
+                    task.attempt,
+                    from_now(at, *now),
+                    before.unwrap_or_default()
+                ),
+            )
+        }
     }
 }
 
 fn handed_over(task: &Task, hand_over: Option<&HandOver>, now: DateTime<Utc>) -> String {
     let attempt = task.attempt;
     let Some(hand_over) = hand_over else { return format!("attempt {attempt} was handed to a queue") };
-    let HandOver { queue, job_id, handed_over_at, ends_at, progress, .. } = hand_over;
+    let HandOver { queue, job_id, handed_over_at, ends_at, progress, task: handed, .. } = hand_over;
+    let attempts = task.retry.attempts;
+    let stands = match handed.as_ref().is_some_and(|handed| handed.rests) {
+        true => format!("the worker's attempt {attempt} of {attempts} has failed, the next has not begun"),
+        false => format!("the worker's attempt {attempt} of {attempts} has not ended"),
+    };
     let progress = progress.as_deref().map(|said| format!(" (its progress is {})", excerpt(said))).unwrap_or_default();
     format!(
-        "it was handed to the queue {} of BullMQ at {}, as the job {job_id}; the worker's attempt {attempt} of {} has not ended{progress}, \
-         and it fails if that has not happened at {}",
+        "it was handed to the queue {} of BullMQ at {}, as the job {job_id}; {stands}{progress}, \
+         and it fails if the job has not ended at {}",
         queue.name,
         from_now(*handed_over_at, now),
-        task.retry.attempts,
         from_now(*ends_at, now),
     )
 }
@@ -117,6 +125,10 @@ fn pending(facts: &TaskFacts<'_>) -> Vec<Reason> {
         let when = from_now(task.run_at, *now);
         reasons.push(match (&task.error, task.attempt) {
             (_, 0) => Reason::new(Cause::NotDue, format!("it is not due before {when}")),
+            (Some(error), attempt) if task.snoozes > 0 => Reason::new(
+                Cause::RetryWait,
+                format!("attempt {attempt} was put off or failed ({error}); the next one is due at {when}"),
+            ),
             (Some(error), attempt) => Reason::new(
                 Cause::RetryWait,
                 format!("attempt {attempt} of {} failed ({error}); the next one is due at {when}", task.retry.attempts),

@@ -1,7 +1,7 @@
 //! What a task looks like as a job of BullMQ.
 
 use punctual_domain::hand_over::attempts_left;
-use punctual_domain::id::FireId;
+use punctual_domain::id::{FireId, TaskId};
 use punctual_domain::retry::Growth;
 use punctual_domain::task::Task;
 use serde_json::{Value, json};
@@ -93,6 +93,11 @@ impl Job {
         Self { id, name: name.to_owned(), data: data.to_string(), options: options.to_string() }
     }
 
+    /// The task of a job that has its id, if it has.
+    pub(super) fn task_of(id: &str) -> Option<TaskId> {
+        id.strip_prefix("t_")?.parse().ok().map(TaskId)
+    }
+
     /// Whether a job of this id may be that of a task.
     pub(crate) fn is_of_task(id: &str) -> bool {
         id.starts_with("t_") || id.starts_with("f_")
@@ -138,7 +143,7 @@ pub(crate) fn id_of_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_domain::id::{ScheduleId, TaskId};
+    use punctual_domain::id::ScheduleId;
     use punctual_domain::json::Json;
     use punctual_domain::retry::{Backoff, RetryPolicy};
     use punctual_domain::task::{FireOfTask, NewTask};

@@ -1,7 +1,7 @@
 //! Tasks that queues outside have accepted.
 
 use async_trait::async_trait;
-use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
 use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
@@ -49,7 +49,9 @@ impl HandOvers for PostgresStore {
                 query.push("WHERE t.id IS NOT NULL AND o.ends_at <= coalesce(").push_bind(self.now());
                 query.push("::timestamptz, statement_timestamp())")
             }
-            WhichHandOvers::Stray => query.push("WHERE t.id IS NULL"),
+            WhichHandOvers::Stray(after) => {
+                query.push("WHERE t.id IS NULL AND o.task_id > ").push_bind(after.map_or(Uuid::nil(), |id| id.0))
+            }
         };
         query.push(" ORDER BY o.task_id LIMIT ").push_bind(i64::from(limit));
         lend!(self, |connection| {
@@ -66,14 +68,17 @@ impl HandOvers for PostgresStore {
         })
     }
 
-    async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError> {
+    async fn mirror(&self, mirrored: &[Mirrored]) -> Result<(), StoreError> {
+        let error = |mirrored: &Mirrored| match &mirrored.step {
+            Step::Failed { error } => Some(error.clone()),
+            Step::Began => None,
+        };
         lend!(self, |connection| {
-            sqlx::query(include_str!("sql/mirror_attempts.sql"))
+            sqlx::query(include_str!("sql/mirror.sql"))
                 .bind(self.now())
-                .bind(attempts.iter().map(|attempt| attempt.task_id.0).collect::<Vec<_>>())
-                .bind(attempts.iter().map(|attempt| attempt.epoch.0).collect::<Vec<_>>())
-                .bind(attempts.iter().map(|a| i32::try_from(a.attempt).unwrap_or(i32::MAX)).collect::<Vec<_>>())
-                .bind(attempts.iter().map(|attempt| attempt.error.as_str()).collect::<Vec<_>>())
+                .bind(mirrored.iter().map(|mirrored| mirrored.task_id.0).collect::<Vec<_>>())
+                .bind(mirrored.iter().map(|mirrored| mirrored.epoch.0).collect::<Vec<_>>())
+                .bind(mirrored.iter().map(error).collect::<Vec<_>>())
                 .execute(connection)
                 .await
                 .map(drop)
@@ -218,6 +223,7 @@ fn hand_over(row: &PgRow) -> Result<HandOver, StoreError> {
                 attempt: columns.take_small()?,
                 started_at: columns.take()?,
                 timeout_seconds: columns.take_small()?,
+                rests: columns.take()?,
                 is_of_schedule: columns.take()?,
                 has_serial_key: columns.take()?,
             }),

@@ -91,13 +91,15 @@ impl Upkeep for PostgresStore {
                 .fetch_all(&mut *connection)
                 .await
                 .map_err(broken)?;
-            let happened = found
+            let mut happened = found
                 .iter()
                 .map(|row| {
                     let mut columns = rows::Columns::of(row);
                     Ok((columns.take::<bool>()?, columns.take()?, columns.take_small()?, TaskId(columns.take()?)))
                 })
                 .collect::<Result<Vec<_>, StoreError>>()?;
+            // An attempt that is noted is the present one still, while its task rests in a queue.
+            happened.dedup();
             let tasks = find_all(connection, happened.iter().map(|(_, _, _, id)| id.0).collect()).await?;
             Ok(happened
                 .into_iter()

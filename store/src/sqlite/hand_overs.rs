@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
 use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
@@ -74,7 +74,10 @@ impl HandOvers for SqliteStore {
                     WhichHandOvers::Overdue => {
                         query.push("WHERE t.id IS NOT NULL AND o.ends_at <= ").push_bind(micros(now))
                     }
-                    WhichHandOvers::Stray => query.push("WHERE t.id IS NULL"),
+                    WhichHandOvers::Stray(after) => {
+                        query.push("WHERE t.id IS NULL AND o.task_id > ");
+                        query.push_bind(after.map_or(Uuid::nil(), |id| id.0))
+                    }
                 };
                 query.push(" ORDER BY o.task_id LIMIT ").push_bind(i64::from(limit));
                 let found = query.build().fetch_all(connection).await.map_err(broken)?;
@@ -97,28 +100,35 @@ impl HandOvers for SqliteStore {
         .await
     }
 
-    async fn mirror_attempts(&self, attempts: &[MirroredAttempt]) -> Result<(), StoreError> {
-        let attempts = attempts.to_vec();
+    async fn mirror(&self, mirrored: &[Mirrored]) -> Result<(), StoreError> {
+        let mirrored = mirrored.to_vec();
         self.write(move |connection, now| {
             async move {
-                for MirroredAttempt { task_id, epoch, attempt, error } in attempts {
-                    let written = sqlx::query(include_str!("sql/note_mirrored.sql"))
+                for Mirrored { task_id, epoch, step } in mirrored {
+                    let Step::Failed { error } = step else {
+                        sqlx::query(include_str!("sql/begin_attempt.sql"))
+                            .bind(task_id.0)
+                            .bind(epoch.0)
+                            .bind(micros(now))
+                            .execute(&mut *connection)
+                            .await
+                            .map_err(broken)?;
+                        continue;
+                    };
+                    let noted = sqlx::query(include_str!("sql/note_failed_attempt.sql"))
                         .bind(task_id.0)
                         .bind(epoch.0)
-                        .bind(attempt)
                         .bind(micros(now))
                         .bind(&error)
                         .execute(&mut *connection)
                         .await
                         .map_err(broken)?;
-                    if written.rows_affected() == 0 {
+                    if noted.rows_affected() == 0 {
                         continue;
                     }
-                    sqlx::query(include_str!("sql/mirror_attempt.sql"))
+                    sqlx::query(include_str!("sql/rest.sql"))
                         .bind(task_id.0)
                         .bind(epoch.0)
-                        .bind(attempt)
-                        .bind(micros(now))
                         .bind(error)
                         .execute(&mut *connection)
                         .await
@@ -310,6 +320,7 @@ fn hand_over(row: &SqliteRow) -> Result<HandOver, StoreError> {
                 attempt: columns.take_count()?,
                 started_at: columns.take_instant()?,
                 timeout_seconds: columns.take_count()?,
+                rests: columns.take()?,
                 is_of_schedule: columns.take()?,
                 has_serial_key: columns.take()?,
             }),

@@ -56,7 +56,10 @@ impl Upkeep for SqliteStore {
                     .fetch_all(connection)
                     .await
                     .map_err(broken)?;
-                found.iter().map(event).collect()
+                let mut happened = found.iter().map(event).collect::<Result<Vec<_>, StoreError>>()?;
+                // What follows a failure under the same number is noted, and no attempt.
+                happened.dedup_by_key(|event| (event.kind, event.at, event.attempt, event.task.id));
+                Ok(happened)
             }
             .boxed()
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_domain::fire::FireStatus;
-use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, MirroredAttempt, NewHandOver, Queue};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
 use punctual_domain::id::{Epoch, MessageId, TaskId};
 use punctual_domain::store::{Extension, FireFilter, Page, Settled, WhichHandOvers};
 use punctual_domain::task::{AttemptOutcome, MAX_LOST, Task, TaskStatus};
@@ -58,6 +58,7 @@ pub(crate) async fn a_handed_over_task_runs_without_a_lease_until_it_is_settled(
             attempt: 1,
             started_at: world.now(),
             timeout_seconds: 3600,
+            rests: false,
             is_of_schedule: false,
             has_serial_key: true,
         }),
@@ -123,35 +124,63 @@ pub(crate) async fn hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_wi
     assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
     assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), Some(first.id))).await, [third.id]);
     assert_eq!(world.hand_overs(&WhichHandOvers::OfQueue(queue("a"), None), 1).await.unwrap().len(), 1);
-    assert_eq!(found(&world, WhichHandOvers::Stray).await, [second.id]);
+    assert_eq!(found(&world, WhichHandOvers::Stray(None)).await, [second.id]);
+    assert_eq!(found(&world, WhichHandOvers::Stray(Some(second.id))).await, []);
     assert!(found(&world, WhichHandOvers::Overdue).await.is_empty());
     world.advance_secs(60);
     assert_eq!(found(&world, WhichHandOvers::Overdue).await, [first.id, third.id, other.id]);
 
     // What counts is not forgotten.
     world.forget_hand_overs(&ids(&tasks)).await.unwrap();
-    assert!(found(&world, WhichHandOvers::Stray).await.is_empty());
+    assert!(found(&world, WhichHandOvers::Stray(None)).await.is_empty());
     assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
+}
+
+fn failed_at(task: &Task, epoch: i64, error: &str) -> Mirrored {
+    Mirrored { task_id: task.id, epoch: Epoch(epoch), step: Step::Failed { error: error.into() } }
+}
+
+fn began_at(task: &Task, epoch: i64) -> Mirrored {
+    Mirrored { task_id: task.id, epoch: Epoch(epoch), step: Step::Began }
 }
 
 pub(crate) async fn each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own(world: World) {
     let task = world.running(task("mail").attempts(3)).await;
     assert!(hand_over(&world, &task, "jobs").await);
-    let mirrored =
-        |epoch, attempt, error: &str| MirroredAttempt { task_id: task.id, epoch, attempt, error: error.into() };
+    let began = world.now();
     world.advance_secs(1);
-    let second = [mirrored(task.epoch, 2, "first")];
-    world.mirror_attempts(&second).await.unwrap();
-    // Told again, or of what has been: nothing.
-    world.mirror_attempts(&second).await.unwrap();
-    world.mirror_attempts(&[mirrored(Epoch(2), 2, "first"), mirrored(Epoch(2), 1, "none")]).await.unwrap();
+    world.mirror(&[began_at(&task, 1)]).await.unwrap();
+    assert_eq!(world.read(task.id).await.attempt, 1, "the first has not ended");
+    let first_ended = world.now();
+    // Told again, it changes nothing.
+    for _ in 0..2 {
+        world.mirror(&[failed_at(&task, 1, "first")]).await.unwrap();
+    }
+    world.mirror(&[failed_at(&task, 2, "none")]).await.unwrap();
+    let read = world.read(task.id).await;
+    assert_eq!((read.status, read.attempt, read.epoch, read.lost), (TaskStatus::Running, 1, Epoch(2), 1));
+    assert_eq!((read.started_at, read.error.as_deref()), (Some(began), Some("first")));
+    let known = of(&world, task.id).await;
+    assert_eq!((known.epoch, known.first_attempt), (Epoch(2), 1));
+    assert!(known.task.unwrap().rests);
+    let noted = world.attempts(task.id).await;
+    assert_eq!(
+        (noted.len(), noted[0].ended_at, noted[0].outcome),
+        (1, Some(first_ended), Some(AttemptOutcome::Failed))
+    );
+
+    world.advance_secs(1);
+    for _ in 0..2 {
+        world.mirror(&[began_at(&task, 2)]).await.unwrap();
+    }
     let read = world.read(task.id).await;
     assert_eq!((read.attempt, read.epoch, read.lost, read.attempts_used()), (2, Epoch(2), 1, 1));
-    assert_eq!((read.started_at, read.error.as_deref()), (Some(world.now()), Some("first")));
-    let known = of(&world, task.id).await;
-    assert_eq!((known.epoch, known.first_attempt, known.task.unwrap().attempt), (Epoch(2), 1, 2));
+    assert_eq!(read.started_at, Some(world.now()));
+    assert!(!of(&world, task.id).await.task.unwrap().rests);
+    assert_eq!(world.attempts(task.id).await.len(), 2);
     world.advance_secs(1);
-    world.mirror_attempts(&[mirrored(Epoch(2), 3, "second")]).await.unwrap();
+    world.mirror(&[failed_at(&task, 2, "second")]).await.unwrap();
+    world.mirror(&[began_at(&task, 3)]).await.unwrap();
     assert_eq!(world.settle_as(&task, completed()).await, Settled::LeaseLost);
     let newest = world.read(task.id).await;
     let ended = world.settle_now(&newest, failed("third")).await;
@@ -163,11 +192,32 @@ pub(crate) async fn each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own(w
     assert!(attempts.iter().all(|attempt| attempt.node_id == world.id));
 }
 
+pub(crate) async fn a_task_that_ends_while_it_rests_has_no_attempt_more(world: World) {
+    for settled in [false, true] {
+        let task = world.running(task("mail").attempts(3)).await;
+        hand_over(&world, &task, "jobs").await;
+        world.mirror(&[failed_at(&task, 1, "first")]).await.unwrap();
+        let status = match settled {
+            true => world.settle_now(&world.read(task.id).await, failed("too late")).await.status,
+            false => {
+                world.cancel(task.id).await.unwrap();
+                world.read(task.id).await.status
+            }
+        };
+        assert!(status.has_ended());
+        let attempts = world.attempts(task.id).await;
+        let told: Vec<_> = attempts.iter().map(|a| (a.number, a.outcome, a.error.as_deref())).collect();
+        assert_eq!(told, [(1, Some(AttemptOutcome::Failed), Some("first"))]);
+    }
+}
+
 pub(crate) async fn a_job_made_anew_begins_with_the_present_attempt(world: World) {
     let task = world.running(task("mail").attempts(5)).await;
     hand_over(&world, &task, "jobs").await;
-    let second = MirroredAttempt { task_id: task.id, epoch: task.epoch, attempt: 3, error: "x".into() };
-    world.mirror_attempts(&[second]).await.unwrap();
+    for epoch in [1, 2] {
+        world.mirror(&[failed_at(&task, epoch, "x")]).await.unwrap();
+        world.mirror(&[began_at(&task, epoch + 1)]).await.unwrap();
+    }
     world.handed_over_again(&[held(&task)]).await.unwrap();
     assert_eq!(of(&world, task.id).await.first_attempt, 1, "an old epoch");
     world.handed_over_again(&[held(&world.read(task.id).await)]).await.unwrap();

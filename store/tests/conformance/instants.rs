@@ -33,7 +33,10 @@ pub(crate) async fn a_wait_without_end_lasts_until_the_year_9999(world: World) {
     let forever = Settlement::Retried { outcome: AttemptOutcome::Failed, error: "no".into(), after: Duration::MAX };
     assert_eq!(world.settle_now(&claimed, forever).await.run_at, last());
     let running = world.running(task("mail")).await;
-    assert_eq!(world.settle_now(&running, Settlement::Snoozed { after: Duration::MAX }).await.run_at, last());
+    assert_eq!(
+        world.settle_now(&running, Settlement::Snoozed { after: Duration::MAX, error: None }).await.run_at,
+        last()
+    );
 
     let leadership = world.lead("ticker", world.id, Duration::MAX).await.unwrap();
     assert_eq!(leadership.expires_at, last());

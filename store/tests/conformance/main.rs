@@ -77,6 +77,7 @@ behaviours! {
         what_was_handed_over_counts_as_running
         hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them
         each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
+        a_task_that_ends_while_it_rests_has_no_attempt_more
         a_job_made_anew_begins_with_the_present_attempt
         queues_are_known_with_the_place_up_to_which_they_were_read
         what_a_worker_last_said_of_its_progress_is_kept_with_the_job

@@ -273,7 +273,7 @@ impl Model {
             2 => Settlement::Completed { result: Some(Json::parse(self.dice.below(100).to_string()).unwrap()) },
             3 => Settlement::Failed { outcome, error },
             4..7 => Settlement::Retried { outcome, error, after },
-            7 => Settlement::Snoozed { after },
+            7 => Settlement::Snoozed { after, error: None },
             8 => Settlement::HandedBack,
             _ => Settlement::Cancelled,
         }

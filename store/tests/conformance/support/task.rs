@@ -118,7 +118,7 @@ pub(crate) fn retried(seconds: u64) -> Settlement {
 
 /// It asked to be called so many seconds later.
 pub(crate) fn snoozed(seconds: u64) -> Settlement {
-    Settlement::Snoozed { after: Duration::from_secs(seconds) }
+    Settlement::Snoozed { after: Duration::from_secs(seconds), error: None }
 }
 
 /// The task that was written.
