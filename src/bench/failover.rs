@@ -16,6 +16,8 @@ const SCHEDULES: u64 = 100;
 const LEADERSHIP: &str = "ticker";
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(20);
+/// What is due so long after the leader's end was the next leader's to fire, or the last of the old one's.
+const DUE_SOON: TimeDelta = TimeDelta::seconds(2);
 /// How long nodes run before the leader ends, and after the next one leads.
 const SETTLING: Duration = Duration::from_secs(3);
 /// How long starting or taking over may take.
@@ -75,19 +77,19 @@ impl Failover {
             Ok(leadership.filter(|leadership| leadership.owner != led_by))
         })
         .await?;
-        let led_anew_at = site.store.now().await?;
         tokio::time::sleep(SETTLING).await;
         let fires = site.fires(&schedules, Span { from: Some(from), to: None }).await?;
-        let longest_lag = fires.iter().map(|(scheduled_at, fired_at)| between(*scheduled_at, *fired_at)).max();
-        let went_on_at = first_from(fires.iter().map(|(_, fired_at)| *fired_at), led_anew_at)?;
-        let longest_lag = longest_lag.unwrap_or_default();
-        Ok(Value::Parts(vec![("first_fire", in_ms(between(ended_at, went_on_at))), ("max_lag", in_ms(longest_lag))]))
+        let wait = longest_wait(&fires, ended_at)?;
+        Ok(Value::Parts(vec![("longest_wait", in_ms(wait))]))
     }
 }
 
-/// When something fired first since another node was seen to lead: a little late, by how often it is looked, and never early.
-fn first_from(fired_at: impl Iterator<Item = DateTime<Utc>>, led_anew_at: DateTime<Utc>) -> Result<DateTime<Utc>> {
-    fired_at.filter(|at| *at >= led_anew_at).min().context("nothing fired after another node led")
+/// How long after its instant what was due soon after the leader's end fired at the latest: the first fire came no later than that,
+/// and one schedule's distance, after the end. What is due later waits for other reasons.
+fn longest_wait(fires: &[(DateTime<Utc>, DateTime<Utc>)], ended_at: DateTime<Utc>) -> Result<Duration> {
+    let due_soon = fires.iter().filter(|(due_at, _)| (ended_at..ended_at + DUE_SOON).contains(due_at));
+    let waits = due_soon.map(|(due_at, fired_at)| between(*due_at, *fired_at));
+    waits.max().context("nothing that was due after the leader's end has fired")
 }
 
 /// Asks until there is an answer.
@@ -149,11 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fired_before_another_node_led_was_the_old_leaders() {
+    fn what_is_due_soon_after_the_end_tells_how_long_nothing_fired() {
         let at = |ms| DateTime::from_timestamp_millis(ms).unwrap();
-        let found = |fired_at: &[i64], led_anew_at| first_from(fired_at.iter().copied().map(at), at(led_anew_at)).ok();
-        assert_eq!(found(&[570, 560, 500, 510], 515), Some(at(560)));
-        assert_eq!(found(&[500, 515], 515), Some(at(515)));
-        assert_eq!(found(&[0, 10, 20], 30), None);
+        let wait = |fires: &[(i64, i64)], ended_at| {
+            let fires: Vec<_> = fires.iter().map(|(due_at, fired_at)| (at(*due_at), at(*fired_at))).collect();
+            longest_wait(&fires, at(ended_at)).ok().map(|wait| wait.as_millis())
+        };
+        assert_eq!(wait(&[(490, 492), (500, 900), (510, 901), (520, 902)], 500), Some(400));
+        assert_eq!(wait(&[(490, 5_000), (510, 511), (2_510, 9_000)], 500), Some(1), "neither before nor much later");
+        assert_eq!(wait(&[(490, 492)], 500), None);
     }
 }
