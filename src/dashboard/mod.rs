@@ -9,6 +9,7 @@ mod assets;
 mod audit;
 mod chart;
 mod dress;
+mod failures;
 mod form;
 mod health;
 mod keys;
