@@ -202,5 +202,4 @@ impl Stream {
         self.ready.push_back(write("dropped", None, &data.to_string()));
         self.has_ended = true;
     }
-
 }
