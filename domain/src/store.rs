@@ -36,7 +36,8 @@ pub use plugins::{MigrationError, Plugins};
 pub use pulls::{PendingTopic, PullRequest, PullTopic, Pulled, Pulls};
 pub use schedules::{Backfill, Backfilled, FireFilter, ScheduleFilter, Schedules};
 pub use tasks::{
-    Answer, Bulk, Changed, Created, Creation, Part, Remember, Reply, TaskFilter, TaskWithAttempts, Tasks, WriteAnswer,
+    Answer, Bulk, Changed, Created, Creation, Part, Remember, Reply, Retry, TaskFilter, TaskWithAttempts, Tasks,
+    WriteAnswer,
 };
 pub use ticks::{Decide, FireAudit, Lateness, MissedCursor, NextTick, Replanned, Ticked, Ticks};
 pub use topics::{Load, Topics};

@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::warn;
 
 use super::client::ClientArgs;
 use super::serve::{Signals, announce, stop_on};
@@ -61,14 +60,15 @@ impl DemoArgs {
             "\nOpen http://{address}/ to watch it at work. Some of it fails on purpose. Ctrl-C ends it and removes all of it.\n"
         ));
         let client = ClientArgs::at(format!("http://{address}")).connect()?;
-        let _story = AbortOnDropHandle::new(tokio::spawn(async move {
-            if let Err(error) = story::tell(&client, outside.address()).await {
-                warn!(error = format!("{error:#}"), "the demo broke off");
-            }
-        }));
+        let story = AbortOnDropHandle::new(tokio::spawn(async move { story::tell(&client, outside.address()).await }));
         let folder = home.path().to_owned();
         let at_once = move || drop(std::fs::remove_dir_all(folder));
-        service.run(async move { stop_on(signals, at_once).await }).await?;
+        let shutdown = async move {
+            stop_on(signals, at_once).await;
+            // Nobody orders of a shop that closes.
+            drop(story);
+        };
+        service.run(shutdown).await?;
         home.close().context("the throw-away database is still there")?;
         Ok(ExitCode::SUCCESS)
     }

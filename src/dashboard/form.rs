@@ -54,6 +54,11 @@ impl Form {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// What was entered, as it is; nothing where nothing was.
+    pub(crate) fn given(&self, name: &str) -> Option<&str> {
+        self.raw(name).filter(|value| !value.is_empty())
+    }
+
     /// All fields, in order.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

@@ -18,6 +18,8 @@ pub(crate) struct Facts {
     pub(crate) is_known: bool,
     /// Those whose instant has passed without a fire, and by how much.
     pub(crate) late: Vec<(String, TimeDelta)>,
+    /// Whether there may be more of those: only so many are looked at.
+    pub(crate) may_more_be_late: bool,
     /// What fires next, and in how long.
     pub(crate) next: Option<(String, TimeDelta)>,
     /// How many nodes share the database, and how many of them were not heard of.
@@ -146,10 +148,14 @@ fn overdue(facts: &Facts, cause: Cause) -> Option<Sentence> {
 fn late(facts: &Facts) -> String {
     let named: Vec<_> = facts.late.iter().take(NAMED).map(|(name, by)| format!("{name} by {}", span(*by))).collect();
     let rest = facts.late.len().saturating_sub(NAMED);
-    let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+    let at_least = if facts.may_more_be_late { "at least " } else { "" };
+    let more = if rest > 0 { format!(", and {at_least}{rest} more") } else { String::new() };
     let who = match (facts.late.len(), facts.schedules) {
         (1, 1) => "The only schedule is late".to_owned(),
         (1, all) => format!("1 of {} schedules is late", number(all)),
+        (late, all) if facts.may_more_be_late && (late as u64) < all => {
+            format!("At least {late} of {} schedules are late", number(all))
+        }
         (late, all) => format!("{late} of {} schedules are late", number(all)),
     };
     format!("{who}: {}{more}.", named.join(", "))
@@ -229,6 +235,13 @@ mod tests {
                 &|facts| facts.late = late(&[("a", 90), ("b", 60), ("c", 50), ("d", 40), ("e", 30)]),
                 Tone::Bad,
                 "5 of 42 schedules are late: a by 90 s, b by 60 s, c by 50 s, and 2 more.",
+            ),
+            (
+                &|facts| {
+                    (facts.late, facts.may_more_be_late) = (late(&[("a", 90), ("b", 60), ("c", 50), ("d", 40)]), true)
+                },
+                Tone::Bad,
+                "At least 4 of 42 schedules are late: a by 90 s, b by 60 s, c by 50 s, and at least 1 more.",
             ),
             (
                 &|facts| facts.is_paused = true,

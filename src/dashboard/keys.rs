@@ -74,7 +74,10 @@ fn page(visitor: &Visitor, keys: &[ApiKey], form: &Form, refusal: Option<&str>) 
                     label {
                         "Role"
                         select name="role" {
-                            @let chosen = form.raw("role").unwrap_or("admin");
+                            // The first key must be able to make others; every other one should do no more than it has to.
+                            @let is_first = keys.iter().all(|key| key.revoked_at.is_some());
+                            @let usual = if is_first { Role::Admin } else { Role::Read };
+                            @let chosen = form.raw("role").unwrap_or(usual.as_str());
                             @for role in Role::ALL {
                                 option value=(role.as_str()) selected[role.as_str() == chosen] { (role.as_str()) ": " (about(role)) }
                             }

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
+use punctual_domain::store::StoreError;
 use tokio::sync::watch;
+use tracing::{info, warn};
 
 /// The last look at something. While a new one is under way the one before is shown.
 pub(crate) struct Lately<T>(Arc<Mutex<State<T>>>);
@@ -12,8 +15,11 @@ struct State<T> {
     seen: Option<Arc<T>>,
     /// When that was.
     seen_at: Option<Instant>,
-    /// How long the last look took.
+    /// When the last look ended, also one that failed, and how long it took.
+    looked_at: Option<Instant>,
     took: Duration,
+    /// Whether that one failed.
+    has_failed: bool,
     /// The look that is under way; it closes when that ends.
     looking: Option<watch::Receiver<()>>,
 }
@@ -21,24 +27,74 @@ struct State<T> {
 /// A look that takes longer is expensive: then it pauses for so many times as long, however often somebody asks.
 const QUICK: Duration = Duration::from_millis(20);
 const PAUSE: u32 = 20;
+/// The longest pause after a look that failed: until the next one nothing new is shown.
+const LONGEST_AFTER_FAILURE: Duration = Duration::from_secs(30);
+/// What is so much older than it should be tells nothing of the present any more.
+const OLD: Duration = Duration::from_secs(30);
 
 impl<T> State<T> {
-    fn is_fresh(&self, fresh: Duration) -> bool {
-        let fresh = if self.took > QUICK { fresh.max(self.took * PAUSE) } else { fresh };
-        self.seen_at.is_some_and(|at| at.elapsed() < fresh)
+    /// How long after a look the next one is made.
+    fn pause(&self, fresh: Duration) -> Duration {
+        let pause = if self.took > QUICK { self.took * PAUSE } else { Duration::ZERO };
+        fresh.max(if self.has_failed { pause.min(LONGEST_AFTER_FAILURE) } else { pause })
     }
+
+    fn is_fresh(&self, fresh: Duration, now: Instant) -> bool {
+        self.looked_at.is_some_and(|at| now.saturating_duration_since(at) < self.pause(fresh))
+    }
+
+    /// What was seen, unless it is old.
+    fn shown(&self, fresh: Duration, now: Instant) -> Option<Arc<T>> {
+        let is_old = |at| now.saturating_duration_since(at) >= self.pause(fresh) + OLD;
+        self.seen.clone().filter(|_| !self.seen_at.is_some_and(is_old))
+    }
+
+    /// Notes what became of a look. A failure is told once, until a look succeeds.
+    fn end(&mut self, found: Result<T>, began_at: Instant, now: Instant) {
+        (self.looked_at, self.took) = (Some(now), now.saturating_duration_since(began_at));
+        match found {
+            Ok(found) => {
+                (self.seen, self.seen_at) = (Some(Arc::new(found)), Some(now));
+                if std::mem::take(&mut self.has_failed) {
+                    info!("the dashboard sees again what it could not");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    warn!(error = format!("{error:#}"), "the dashboard cannot see what it shows");
+                }
+            }
+        }
+    }
+}
+
+/// What the store answers, if it does so in time; `what` is what was asked for.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    asking: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T> {
+    let answer = tokio::time::timeout(limit, asking).await;
+    answer.with_context(|| format!("{what}: no answer within {} s", limit.as_secs()))?.context(what)
 }
 
 impl<T> Default for Lately<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { seen: None, seen_at: None, took: Duration::ZERO, looking: None })))
+        Self(Arc::new(Mutex::new(State {
+            seen: None,
+            seen_at: None,
+            looked_at: None,
+            took: Duration::ZERO,
+            has_failed: false,
+            looking: None,
+        })))
     }
 }
 
 impl<T: Send + Sync + 'static> Lately<T> {
     /// What was seen, if that is at most so old; else looks again, and waits for it no longer than `patience`. Whoever
     /// comes meanwhile sees what was seen before, or waits for the same look where that is nothing. `look` is given what
-    /// was seen before; `None` is a look that failed. Answers `None` where nothing was seen yet.
+    /// was seen before, however old. Answers `None` where nothing was seen yet, or nothing for long.
     pub(crate) async fn get<Looking>(
         &self,
         fresh: Duration,
@@ -46,20 +102,19 @@ impl<T: Send + Sync + 'static> Lately<T> {
         look: impl FnOnce(Option<Arc<T>>) -> Looking,
     ) -> Option<Arc<T>>
     where
-        Looking: Future<Output = Option<T>> + Send + 'static,
+        Looking: Future<Output = Result<T>> + Send + 'static,
     {
         let mut done = match self.begin(fresh) {
-            Begun::Seen(seen) => return Some(seen),
+            Begun::Not(seen) => return seen,
             Begun::ByOthers(done) => done,
             Begun::Here { before, end, done } => {
                 let (looking, under_way) = (look(before), UnderWay { state: Arc::clone(&self.0), _end: end });
                 tokio::spawn(async move {
                     let began_at = Instant::now();
-                    if let Some(found) = looking.await {
-                        let mut state = under_way.state.lock().unwrap_or_else(PoisonError::into_inner);
-                        (state.seen, state.seen_at, state.took) =
-                            (Some(Arc::new(found)), Some(Instant::now()), began_at.elapsed());
-                    }
+                    let found = looking.await;
+                    let mut state = under_way.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    state.end(found, began_at, Instant::now());
+                    drop(state);
                     drop(under_way);
                 });
                 done
@@ -67,18 +122,18 @@ impl<T: Send + Sync + 'static> Lately<T> {
         };
         // Whoever waits is told by the end of the channel; nothing is ever sent over it.
         let _ = tokio::time::timeout(patience, done.changed()).await;
-        self.state().seen.clone()
+        self.state().shown(fresh, Instant::now())
     }
 
     /// Finds out whether somebody has to look, and notes that they do.
     fn begin(&self, fresh: Duration) -> Begun<T> {
-        let mut state = self.state();
-        match (&state.seen, &state.looking) {
-            (Some(seen), Some(_)) => Begun::Seen(Arc::clone(seen)),
+        let (mut state, now) = (self.state(), Instant::now());
+        match (state.shown(fresh, now), &state.looking) {
+            (Some(seen), Some(_)) => Begun::Not(Some(seen)),
             (None, Some(looking)) => Begun::ByOthers(looking.clone()),
-            (Some(seen), None) if state.is_fresh(fresh) => Begun::Seen(Arc::clone(seen)),
-            (before, None) => {
-                let (before, (end, done)) = (before.clone(), watch::channel(()));
+            (seen, None) if state.is_fresh(fresh, now) => Begun::Not(seen),
+            (_, None) => {
+                let (before, (end, done)) = (state.seen.clone(), watch::channel(()));
                 state.looking = Some(done.clone());
                 Begun::Here { before, end, done }
             }
@@ -93,7 +148,7 @@ impl<T: Send + Sync + 'static> Lately<T> {
 /// What is to be done for somebody who asks.
 enum Begun<T> {
     /// Nothing: this is what was seen.
-    Seen(Arc<T>),
+    Not(Option<Arc<T>>),
     /// To wait for the look of somebody else.
     ByOthers(watch::Receiver<()>),
     /// To look.
@@ -121,39 +176,49 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
+    fn broken() -> anyhow::Error {
+        anyhow::anyhow!("the database is away")
+    }
+
+    /// What was seen this long before `now`, by a look that took so long; the last one failed or not.
+    fn seen(ago: Duration, took: Duration, has_failed: bool, now: Instant) -> State<i32> {
+        let at = now.checked_sub(ago);
+        State { seen: Some(Arc::new(1)), seen_at: at, looked_at: at, took, has_failed, looking: None }
+    }
+
     #[tokio::test]
     async fn a_look_is_shared_while_it_is_fresh() {
         let lately = Lately::default();
-        assert_eq!(lately.get(LONG, LONG, |_| async { Some(1) }).await.as_deref(), Some(&1));
-        assert_eq!(lately.get(LONG, LONG, |_| async { Some(2) }).await.as_deref(), Some(&1));
-        let next = |before: Option<Arc<i32>>| async move { before.map(|before| *before + 10) };
+        assert_eq!(lately.get(LONG, LONG, |_| async { Ok(1) }).await.as_deref(), Some(&1));
+        assert_eq!(lately.get(LONG, LONG, |_| async { Ok(2) }).await.as_deref(), Some(&1));
+        let next = |before: Option<Arc<i32>>| async move { Ok(before.map_or(0, |before| *before + 10)) };
         assert_eq!(lately.get(Duration::ZERO, LONG, next).await.as_deref(), Some(&11));
     }
 
     #[tokio::test]
     async fn who_has_no_patience_sees_what_was_seen_before() {
         let lately = Lately::default();
-        lately.get(LONG, LONG, |_| async { Some(1) }).await;
+        lately.get(LONG, LONG, |_| async { Ok(1) }).await;
         let (finish, finished) = oneshot::channel::<()>();
-        let slow = move |_| async move { finished.await.ok().map(|()| 2) };
+        let slow = move |_| async move { finished.await.map(|()| 2).context("dropped") };
         assert_eq!(lately.get(Duration::ZERO, Duration::ZERO, slow).await.as_deref(), Some(&1));
-        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Some(3) }).await.as_deref(), Some(&1), "one at a time");
+        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Ok(3) }).await.as_deref(), Some(&1), "one at a time");
         finish.send(()).unwrap();
         while lately.state().looking.is_some() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(lately.get(LONG, LONG, |_| async { Some(4) }).await.as_deref(), Some(&2));
+        assert_eq!(lately.get(LONG, LONG, |_| async { Ok(4) }).await.as_deref(), Some(&2));
     }
 
     #[tokio::test]
     async fn whoever_comes_during_the_first_look_waits_for_it() {
         let lately = Lately::default();
         let (finish, finished) = oneshot::channel::<()>();
-        let first = lately.get(LONG, LONG, move |_| async move { finished.await.ok().map(|()| 1) });
+        let first = lately.get(LONG, LONG, move |_| async move { finished.await.map(|()| 1).context("dropped") });
         let second = async {
             // The first has begun: futures are polled in order.
             assert!(lately.state().looking.is_some());
-            lately.get(LONG, LONG, |_| async { Some(2) }).await
+            lately.get(LONG, LONG, |_| async { Ok(2) }).await
         };
         let third = async {
             finish.send(()).unwrap();
@@ -167,24 +232,54 @@ mod tests {
         let lately = Lately::default();
         let (first, second) = tokio::join!(
             biased;
-            lately.get(LONG, LONG, |_| async { None::<i32> }),
-            lately.get(LONG, LONG, |_| async { Some(2) }),
+            lately.get(LONG, LONG, |_| async { Err::<i32, _>(broken()) }),
+            lately.get(LONG, LONG, |_| async { Ok(2) }),
         );
         assert_eq!((first, second), (None, None));
     }
 
     #[test]
     fn an_expensive_look_is_not_repeated_soon() {
-        let state = |took| State { seen: Some(Arc::new(1)), seen_at: Some(Instant::now()), took, looking: None };
-        assert!(!state(QUICK).is_fresh(Duration::ZERO));
-        assert!(state(LONG).is_fresh(Duration::ZERO));
+        let now = Instant::now() + LONG;
+        let second = Duration::from_secs(1);
+        for (took, has_failed, pause) in [
+            (QUICK, false, second),
+            (second, false, second * PAUSE),
+            (second, true, second * PAUSE),
+            (second * 10, true, LONGEST_AFTER_FAILURE),
+            (Duration::ZERO, true, second),
+        ] {
+            assert!(seen(pause - QUICK, took, has_failed, now).is_fresh(second, now), "{took:?} {has_failed}");
+            assert!(!seen(pause, took, has_failed, now).is_fresh(second, now), "{took:?} {has_failed}");
+        }
+    }
+
+    #[test]
+    fn what_is_old_is_not_shown() {
+        let (now, second) = (Instant::now() + LONG, Duration::from_secs(1));
+        for (ago, took, is_shown) in [
+            (OLD, QUICK, true),
+            (OLD + second, QUICK, false),
+            (OLD + second, second, true),
+            (OLD + second * PAUSE, second, false),
+        ] {
+            assert_eq!(seen(ago, took, false, now).shown(second, now).is_some(), is_shown, "{ago:?} {took:?}");
+        }
     }
 
     #[tokio::test]
     async fn a_look_that_fails_leaves_what_was_seen() {
         let lately = Lately::default();
-        assert_eq!(lately.get(LONG, LONG, |_| async { None::<i32> }).await, None);
-        lately.get(LONG, LONG, |_| async { Some(1) }).await;
-        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { None }).await.as_deref(), Some(&1));
+        lately.get(LONG, LONG, |_| async { Ok(1) }).await;
+        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Err(broken()) }).await.as_deref(), Some(&1));
+        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Ok(2) }).await.as_deref(), Some(&2));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_fails_is_not_repeated_at_once() {
+        let lately = Lately::default();
+        assert_eq!(lately.get(LONG, LONG, |_| async { Err::<i32, _>(broken()) }).await, None);
+        assert_eq!(lately.get(LONG, LONG, |_| async { Ok(1) }).await, None, "it was looked a moment ago");
+        assert_eq!(lately.get(Duration::ZERO, LONG, |_| async { Ok(2) }).await.as_deref(), Some(&2));
     }
 }

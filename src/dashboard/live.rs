@@ -18,7 +18,7 @@ use futures::stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-use super::lately::Lately;
+use super::lately::{Lately, within};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::problem::Problem;
@@ -31,8 +31,10 @@ const FRESH: Duration = Duration::from_millis(900);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How far each look reaches back before the last one: what is being written then is seen a little later.
 const LOOK_BACK: TimeDelta = TimeDelta::seconds(1);
-/// How often a stream on which nothing happens shows that it is alive, and every stream's key is looked at.
+/// How often a stream on which nothing happens shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often the key of every stream is looked at, whatever happens on it.
+const CHECK: Duration = Duration::from_secs(5);
 /// How many pages are open at the most.
 const MOST: usize = 256;
 
@@ -64,7 +66,8 @@ pub(super) async fn follow(
     let Ok(place) = Arc::clone(&api.glances.live.places).try_acquire_owned() else {
         return Err(Problem::unavailable("too many pages are open; close some, or reload this one by hand"));
     };
-    let page = Page { api, caller, _place: place, changes: None, told_at: Instant::now(), hello: true };
+    let now = Instant::now();
+    let page = Page { api, caller, _place: place, changes: None, told_at: now, checked_at: now, hello: true };
     let body = Body::from_stream(stream::unfold(page, |mut page| async move {
         page.next().await.map(|frame| (Ok::<_, Infallible>(Bytes::from_static(frame)), page))
     }));
@@ -81,6 +84,8 @@ struct Page {
     changes: Option<u64>,
     /// When it last heard anything.
     told_at: Instant,
+    /// When its key was last looked at.
+    checked_at: Instant,
     /// Nothing was said yet.
     hello: bool,
 }
@@ -92,6 +97,12 @@ impl Page {
             return Some(b"retry: 1000\n\n");
         }
         loop {
+            if self.checked_at.elapsed() >= CHECK {
+                self.checked_at = Instant::now();
+                if !self.api.still_knows(&self.caller).await {
+                    return None;
+                }
+            }
             let seen = look(&self.api).await;
             let changes = seen.map(|seen| seen.changes);
             let has_changed = self.changes.is_some() && changes.is_some() && changes != self.changes;
@@ -102,7 +113,7 @@ impl Page {
             }
             if self.told_at.elapsed() >= KEEP_ALIVE {
                 self.told_at = Instant::now();
-                return self.api.still_knows(&self.caller).await.then_some(b":\n\n");
+                return Some(b":\n\n");
             }
             tokio::select! {
                 () = sleep(BEAT) => {}
@@ -117,9 +128,10 @@ async fn look(api: &Arc<Api>) -> Option<Seen> {
     let asking = Arc::clone(api);
     let look = move |before: Option<Arc<Seen>>| async move {
         let at = asking.time.now();
-        let Some(before) = before else { return Some(Seen { at, changes: 0 }) };
-        let happened = asking.store.has_happened_since(before.at - LOOK_BACK).await.ok()?;
-        Some(Seen { at, changes: before.changes + u64::from(happened) })
+        let Some(before) = before else { return Ok(Seen { at, changes: 0 }) };
+        let since = asking.store.has_happened_since(before.at - LOOK_BACK);
+        let happened = within(PATIENCE, "whether anything happened", since).await?;
+        Ok(Seen { at, changes: before.changes + u64::from(happened) })
     };
     api.glances.live.seen.get(FRESH, PATIENCE, look).await.as_deref().copied()
 }

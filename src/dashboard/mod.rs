@@ -9,6 +9,7 @@ mod assets;
 mod audit;
 mod chart;
 mod dress;
+mod failures;
 mod form;
 mod health;
 mod keys;
@@ -107,4 +108,27 @@ where
     #[expect(clippy::expect_used, reason = "both tables are constants, and every start reads them")]
     let access = table::access(&method, route).expect("a route of the API");
     endpoint(POST, path, access, handler).form(Called { method, route })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::http::endpoint::Access;
+
+    /// The list is that of the rules; the tests of the service call each of its routes with every role.
+    #[test]
+    fn every_route_is_in_the_list_of_who_may_call_it() {
+        let listed: BTreeSet<_> =
+            include_str!("../../tests/testdata/dashboard_routes.txt").lines().map(str::to_owned).collect();
+        let served: BTreeSet<_> = endpoints()
+            .iter()
+            .map(|Endpoint { method, path, access, .. }| match access {
+                Access::Open => format!("{method} {path} everybody"),
+                Access::Role(role) => format!("{method} {path} {}", role.as_str()),
+            })
+            .collect();
+        assert_eq!(served, listed);
+    }
 }

@@ -81,7 +81,7 @@ fn cells(visitor: &Visitor, KnownNode { node, about, is_silent, leads }: &KnownN
 /// The tree as a list of lists: the Supervisor, its actors, and one Dispatcher per topic that has had something to do lately.
 fn tree(supervisor: &ActorStatus, others: &[ActorStatus]) -> Markup {
     let (dispatchers, fixed): (Vec<_>, Vec<_>) = others.iter().partition(|actor| actor.name.starts_with("dispatcher "));
-    let (shown, hidden) = shown(&dispatchers);
+    let (shown, busy, idle) = shown(&dispatchers);
     html! {
         ul.tree {
             li {
@@ -91,7 +91,8 @@ fn tree(supervisor: &ActorStatus, others: &[ActorStatus]) -> Markup {
                     @for actor in shown {
                         li { (leaf(actor, &actor.name, "")) }
                     }
-                    @if hidden > 0 { li.dim { "and " (hidden) " Dispatchers with nothing waiting" } }
+                    @if busy > 0 { li.dim { "and " (busy) " more Dispatchers with something waiting, or that were restarted" } }
+                    @if idle > 0 { li.dim { "and " (idle) " Dispatchers with nothing waiting" } }
                     @if dispatchers.is_empty() { li.dim { "a Dispatcher would be here for each topic that has had something to do lately" } }
                 }
             }
@@ -99,16 +100,17 @@ fn tree(supervisor: &ActorStatus, others: &[ActorStatus]) -> Markup {
     }
 }
 
-/// All of a few; of many those with something to say, as many as fit.
-fn shown<'a>(dispatchers: &[&'a ActorStatus]) -> (Vec<&'a ActorStatus>, usize) {
+/// All of a few; of many those with something to say, as many as fit. Then how many of those are left, and of the others.
+fn shown<'a>(dispatchers: &[&'a ActorStatus]) -> (Vec<&'a ActorStatus>, usize, usize) {
+    if dispatchers.len() <= SHOWN {
+        return (dispatchers.to_vec(), 0, 0);
+    }
     let says_something =
-        |actor: &&&ActorStatus| actor.restarts > 0 || actor.mailbox.is_none_or(|mailbox| mailbox.waiting > 0);
-    let shown: Vec<_> = match dispatchers.len() {
-        ..=SHOWN => dispatchers.to_vec(),
-        _ => dispatchers.iter().filter(says_something).take(SHOWN).copied().collect(),
-    };
-    let hidden = dispatchers.len() - shown.len();
-    (shown, hidden)
+        |actor: &&ActorStatus| actor.restarts > 0 || actor.mailbox.is_none_or(|mailbox| mailbox.waiting > 0);
+    let (mut shown, idle): (Vec<_>, Vec<_>) = dispatchers.iter().copied().partition(says_something);
+    let left = shown.len().saturating_sub(SHOWN);
+    shown.truncate(SHOWN);
+    (shown, left, idle.len())
 }
 
 fn duty(actor: &str) -> &'static str {
@@ -167,9 +169,12 @@ mod tests {
     #[test]
     fn of_very_many_dispatchers_those_are_shown_that_fall_behind() {
         let all: Vec<_> = (0..150).map(|topic| dispatcher(topic, u64::from(topic == 77))).collect();
-        let (few, hidden) = shown(&all.iter().take(100).collect::<Vec<_>>());
-        assert_eq!((few.len(), hidden), (100, 0));
-        let (many, hidden) = shown(&all.iter().collect::<Vec<_>>());
-        assert_eq!((many.len(), many[0].name.as_str(), hidden), (1, "dispatcher 77", 149));
+        let (few, busy, idle) = shown(&all.iter().take(100).collect::<Vec<_>>());
+        assert_eq!((few.len(), busy, idle), (100, 0, 0));
+        let (many, busy, idle) = shown(&all.iter().collect::<Vec<_>>());
+        assert_eq!((many.len(), many[0].name.as_str(), busy, idle), (1, "dispatcher 77", 0, 149));
+        let all: Vec<_> = (0..150).map(|topic| dispatcher(topic, u64::from(topic < 120))).collect();
+        let (many, busy, idle) = shown(&all.iter().collect::<Vec<_>>());
+        assert_eq!((many.len(), busy, idle), (100, 20, 30), "those that do not fit are not called idle");
     }
 }

@@ -62,10 +62,10 @@ mod tests {
 
     #[test]
     fn what_is_no_notice_is_none() {
-        for value in ["", "x", "%%", "Kw=="] {
+        for value in ["", "x", "%%", "Kw==", "eA"] {
             let cookie = format!("{COOKIE}={value}");
             let headers = HeaderMap::from_iter([("cookie".parse().unwrap(), cookie.parse().unwrap())]);
-            assert!(matches!(Notice::of(&headers), None | Some(Notice::Done(_))), "{value}");
+            assert_eq!(Notice::of(&headers), None, "{value}");
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::http::problem::Problem;
 use crate::http::query::Parameters;
 
 const PATH: &str = "/outbox";
+/// How many messages a page has.
+const LIMIT: u32 = 50;
 
 /// What a message is shown with: it is of others' making, so nothing in it runs, loads, or leads anywhere.
 const PREVIEW_POLICY: &str =
@@ -35,10 +37,10 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     let status = status.flatten();
     let page: Page<MessageId> = parameters.page();
     parameters.finish()?;
-    // One more than is wanted tells whether more follow.
-    let mut messages = visitor.api.store.messages(status, Page { limit: page.limit + 1, ..page }).await?;
-    let has_more = messages.len() > page.limit as usize;
-    messages.truncate(page.limit as usize);
+    // One more than is shown tells whether more follow.
+    let mut messages = visitor.api.store.messages(status, Page { limit: LIMIT + 1, ..page }).await?;
+    let has_more = messages.len() > LIMIT as usize;
+    messages.truncate(LIMIT as usize);
     let next_cursor = messages.last().filter(|_| has_more).map(|last| cursor::after(last.id.0));
     let rows: Vec<_> = messages.iter().map(|message| cells(&visitor, message)).collect();
     let tabs = [(None, "All"), (Some("pending"), "Waiting"), (Some("failed"), "Failed"), (Some("sent"), "Sent")];

@@ -13,17 +13,17 @@ use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Counts, EndedMinute, Failure, Load};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
-use tokio::time::timeout;
 
 use super::chart::{self, Column};
+use super::failures::{self, failed};
 use super::form::encoded;
 use super::health::{self, Cause, Facts, OVERDUE, Overdue, Sentence};
-use super::lately::Lately;
+use super::lately::{Lately, within};
 use super::layout::Place;
 use super::live::Live;
 use super::parts::{Tone, ago, badge, clock, empty, number, short, span, table, zone_clock};
 use super::schedules::rhythm;
-use super::topics;
+use super::topics::{self, Loads};
 use super::visitor::Visitor;
 use crate::http::Api;
 use crate::http::health::redis_is_up;
@@ -32,7 +32,7 @@ use crate::http::problem::Problem;
 
 /// How old what is shown may be, and how long a page waits for something newer.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_millis(60);
+pub(super) const PATIENCE: Duration = Duration::from_millis(60);
 /// How long a look may take that nobody waits for.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -46,9 +46,6 @@ const OFTEN: usize = 60;
 const OFTEN_NAMED: usize = 12;
 /// How many of the schedules that fire next are named.
 const NAMED: usize = 8;
-/// How many failures are grouped, and how many groups are shown.
-const FAILURES: u32 = 1_000;
-const CAUSES: usize = 8;
 /// From when on a schedule whose instant has passed is late: deciding takes a moment.
 const LATE: TimeDelta = TimeDelta::seconds(10);
 
@@ -57,16 +54,20 @@ const LATE: TimeDelta = TimeDelta::seconds(10);
 pub(crate) struct Glances {
     counts: Lately<Counts>,
     minutes: Lately<Vec<EndedMinute>>,
-    failures: Lately<Vec<Failure>>,
+    pub(super) failures: Lately<Vec<Failure>>,
+    /// Whether Redis answers.
+    redis: Lately<bool>,
     ahead: Lately<Ahead>,
     /// Whether anything happened.
     pub(crate) live: Live,
     /// What the page of topics saw.
-    pub(crate) loads: Lately<Vec<Load>>,
+    pub(crate) loads: Lately<Loads>,
 }
 
 /// What comes next.
 struct Ahead {
+    /// When it was looked: whether something was late then is judged by that, however old the look is by now.
+    at: DateTime<Utc>,
     /// Overdue schedules first.
     schedules: Vec<Schedule>,
     /// The coming fires: which of the schedules, and when.
@@ -91,7 +92,13 @@ impl Ahead {
         fires.sort_unstable();
         // By name: in the order of their next fires they would change places all the time.
         often.sort_by(|one: &usize, other| schedules[*one].definition.name.cmp(&schedules[*other].definition.name));
-        Self { schedules, fires, often }
+        Self { at: now, schedules, fires, often }
+    }
+
+    /// The schedules that were late when it was looked, and by how much.
+    fn late(&self) -> Vec<(String, TimeDelta)> {
+        let by = |schedule: &Schedule| Some((schedule.definition.name.clone(), self.at - schedule.next_fire_at?));
+        self.schedules.iter().filter_map(by).filter(|(_, by)| *by > LATE).collect()
     }
 }
 
@@ -103,14 +110,14 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
         redis(api),
         counts(api),
         minutes(api),
-        failures(api),
+        failures::lately(api),
         ahead(api),
         topics::loads(api, PATIENCE),
         api.topics.definitions(),
     );
     let (nodes, topics) = (nodes?, topics?);
     let now = visitor.now;
-    let overdue = loads.map(|loads| overdue(&loads, &topics, now));
+    let overdue = loads.map(|loads| overdue(&loads.topics, &topics, loads.at));
     let facts =
         Facts { overdue, ..facts(&visitor, &nodes, redis, counts.as_deref(), minutes.as_deref(), ahead.as_deref()) };
     let body = html! {
@@ -128,49 +135,54 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     Ok(visitor.page(Place::Overview, "Overview", &body))
 }
 
-async fn redis(api: &Api) -> Option<bool> {
-    match timeout(PATIENCE, redis_is_up(api)).await {
-        Ok(answer) => answer,
-        Err(_) => Some(false),
-    }
+/// Whether Redis answers, if there is to be one and that is known.
+async fn redis(api: &Arc<Api>) -> Option<bool> {
+    api.redis.as_ref()?;
+    let asking = Arc::clone(api);
+    let look = move |_| async move { Ok(redis_is_up(&asking).await.unwrap_or(true)) };
+    api.glances.redis.get(FRESH, PATIENCE, look).await.as_deref().copied()
 }
 
 async fn counts(api: &Api) -> Option<Arc<Counts>> {
     let store = Arc::clone(&api.store);
-    let look = |_| async move { timeout(DEADLINE, store.counts()).await.ok()?.ok() };
+    let look = |_| async move { within(DEADLINE, "how much there is", store.counts()).await };
     api.glances.counts.get(FRESH, PATIENCE, look).await
-}
-
-async fn failures(api: &Api) -> Option<Arc<Vec<Failure>>> {
-    let (store, since) = (Arc::clone(&api.store), api.time.now() - TimeDelta::days(1));
-    let look = move |_| async move { timeout(DEADLINE, store.failures(since, FAILURES)).await.ok()?.ok() };
-    api.glances.failures.get(FRESH, PATIENCE, look).await
 }
 
 /// The last hour by minutes. Those that are over are counted once.
 async fn minutes(api: &Api) -> Option<Arc<Vec<EndedMinute>>> {
     let (store, now) = (Arc::clone(&api.store), api.time.now());
     let this = now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now);
-    let first = this - TimeDelta::minutes(MINUTES - 1);
     let look = move |before: Option<Arc<Vec<EndedMinute>>>| async move {
-        // What ended at the end of a minute may have appeared a moment after it: the last two are counted again.
-        let over = this - TimeDelta::minutes(1);
-        let known = before.iter().flat_map(|before| before.iter());
-        let mut minutes: Vec<_> = known.filter(|minute| (first..over).contains(&minute.at)).copied().collect();
-        let from = minutes.last().map_or(first, |last| last.at + TimeDelta::minutes(1));
-        let missing = u32::try_from((this - from).num_minutes() + 1).ok()?;
-        minutes.extend(timeout(DEADLINE, store.ended_minutes(from, missing)).await.ok()?.ok()?);
-        Some(minutes)
+        let mut minutes = counted(before.as_deref().map_or(&[], |before| before), this);
+        let from = minutes.last().map_or(first_minute(this), |last| last.at + TimeDelta::minutes(1));
+        let missing = u32::try_from((this - from).num_minutes() + 1)?;
+        minutes.extend(within(DEADLINE, "what ended in the last hour", store.ended_minutes(from, missing)).await?);
+        Ok(minutes)
     };
     api.glances.minutes.get(FRESH, PATIENCE, look).await
+}
+
+/// The first of the minutes that are shown in `this` one.
+fn first_minute(this: DateTime<Utc>) -> DateTime<Utc> {
+    this - TimeDelta::minutes(MINUTES - 1)
+}
+
+/// Those minutes of the look before that need not be counted again. Its last two do, however long ago it was: the last was
+/// not over then, and what ended at the end of the one before may have appeared a moment after it.
+fn counted(before: &[EndedMinute], this: DateTime<Utc>) -> Vec<EndedMinute> {
+    let counted = &before[..before.len().saturating_sub(2)];
+    // Of a clock that went back nothing is kept that is yet to come.
+    let shown = first_minute(this)..this;
+    counted.iter().filter(|minute| shown.contains(&minute.at)).copied().collect()
 }
 
 async fn ahead(api: &Api) -> Option<Arc<Ahead>> {
     let (store, zones, now) = (Arc::clone(&api.store), api.zones.clone(), api.time.now());
     let look = move |_| async move {
         let reading = async { tokio::try_join!(store.next_schedules(SCHEDULES), store.calendars()) };
-        let (schedules, calendars) = timeout(DEADLINE, reading).await.ok()?.ok()?;
-        tokio::task::spawn_blocking(move || Ahead::of(schedules, &calendars, &zones, now)).await.ok()
+        let (schedules, calendars) = within(DEADLINE, "what fires next", reading).await?;
+        Ok(tokio::task::spawn_blocking(move || Ahead::of(schedules, &calendars, &zones, now)).await?)
     };
     api.glances.ahead.get(FRESH, PATIENCE, look).await
 }
@@ -185,17 +197,19 @@ fn facts(
 ) -> Facts {
     let now = visitor.now;
     let schedules: &[Schedule] = ahead.map_or(&[], |ahead| &ahead.schedules);
-    let due_at = |schedule: &Schedule| Some((schedule.definition.name.clone(), schedule.next_fire_at? - now));
-    let late = schedules.iter().filter_map(due_at).filter(|(_, ahead)| *ahead < -LATE);
+    let named = |schedule: &Schedule| Some((schedule.definition.name.clone(), schedule.next_fire_at?));
+    let late = ahead.map(Ahead::late).unwrap_or_default();
     // What fires all the time is no news; it is named where there is nothing else.
     let is_rare = |i: &usize| ahead.is_none_or(|ahead| !ahead.often.contains(i));
-    let coming = |(_, ahead): &(String, TimeDelta)| *ahead >= -LATE;
-    let next = (0..schedules.len()).filter(is_rare).find_map(|i| due_at(&schedules[i]).filter(coming));
+    let coming =
+        |i: usize| named(&schedules[i]).map(|(name, at)| (name, at - now)).filter(|(_, ahead)| *ahead >= -LATE);
+    let next = (0..schedules.len()).filter(is_rare).find_map(coming);
     Facts {
         schedules: counts.map_or(schedules.len() as u64, |counts| counts.schedules),
         is_known: ahead.is_some(),
-        late: late.map(|(name, ahead)| (name, -ahead)).collect(),
-        next: next.or_else(|| schedules.iter().filter_map(due_at).find(coming)),
+        may_more_be_late: late.len() == SCHEDULES as usize,
+        late,
+        next: next.or_else(|| (0..schedules.len()).find_map(coming)),
         nodes: nodes.len(),
         silent: nodes.iter().filter(|node| node.is_silent).count(),
         has_leader: nodes.iter().any(|node| node.leads),
@@ -270,6 +284,7 @@ fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
 }
 
 fn throughput(minutes: Option<&Vec<EndedMinute>>) -> Markup {
+    let is_known = minutes.is_some();
     let minutes: &[EndedMinute] = minutes.map_or(&[], |minutes| minutes);
     let (ended, failed): (u64, u64) =
         minutes.iter().fold((0, 0), |(ended, failed), minute| (ended + minute.ended, failed + minute.failed));
@@ -296,9 +311,11 @@ fn throughput(minutes: Option<&Vec<EndedMinute>>) -> Markup {
     html! {
         div.head {
             h2 #throughput-title { "Tasks ended" }
-            span.hint { (number(ended)) " in the last hour" @if failed > 0 { ", " span.bad { (number(failed)) " failed" } } }
+            @if is_known { span.hint { (number(ended)) " in the last hour" @if failed > 0 { ", " span.bad { (number(failed)) " failed" } } } }
         }
-        @if ended == 0 {
+        @if !is_known {
+            (empty("What ended in the last hour is being looked at."))
+        } @else if ended == 0 {
             (empty("No task ended in the last hour. Each minute becomes a column here."))
         } @else {
             (chart::columns(&about, &columns, Tone::Good))
@@ -308,6 +325,7 @@ fn throughput(minutes: Option<&Vec<EndedMinute>>) -> Markup {
 }
 
 fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
+    let is_known = minutes.is_some();
     let minutes: &[EndedMinute] = minutes.map_or(&[], |minutes| minutes);
     let lags: Vec<_> = minutes.iter().map(|minute| minute.lag.map(|lag| lag.as_seconds_f64())).collect();
     let most = minutes.iter().filter_map(|minute| minute.lag).max();
@@ -315,21 +333,24 @@ fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
     html! {
         div.head {
             h2 #lag-title { "Start lag" }
-            @if let Some(last) = last { span.hint { "lately " (span(last)) " after the time asked for" } }
+            @if let Some(last) = last { span.hint { "lately " (span(last)) " after the time asked for, on average" } }
         }
         @match most {
+            None if !is_known => { (empty("How late tasks began in the last hour is being looked at.")) }
             None => { (empty("Nothing started in the last hour. How late tasks begin is drawn here.")) }
             Some(most) => {
                 (chart::line("busy", &format!("How late tasks began in each minute of the last hour: at most {} on average", span(most)), &lags, 600, 72))
-                div.axis { span { "60 min ago" } span { "worst " (span(most)) } span { "now" } }
+                div.axis { span { "60 min ago" } span { "worst minute " (span(most)) " on average" } span { "now" } }
             }
         }
     }
 }
 
 fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
-    let nothing = Ahead { schedules: Vec::new(), fires: Vec::new(), often: Vec::new() };
-    let Ahead { schedules, fires, often } = ahead.unwrap_or(&nothing);
+    let nothing = Ahead { at: now, schedules: Vec::new(), fires: Vec::new(), often: Vec::new() };
+    let Ahead { schedules, fires, often, .. } = ahead.unwrap_or(&nothing);
+    // Some may have come since it was looked.
+    let fires = &fires[fires.partition_point(|(at, _)| *at < now)..];
     let mut columns: Vec<_> =
         (0..MINUTES).map(|minute| Column { title: format!("in {minute} min: nothing"), value: 0, bad: 0 }).collect();
     for (at, i) in fires {
@@ -400,96 +421,6 @@ fn all_the_time(schedules: &[Schedule], often: &[usize]) -> Markup {
     }
 }
 
-/// Failures that have one cause.
-#[derive(Debug, PartialEq)]
-struct Fault<'a> {
-    topic: &'a str,
-    /// What went wrong, with numbers left out.
-    error: String,
-    count: usize,
-    last: &'a Failure,
-}
-
-/// Groups failures, the newest of which comes first, by topic and by what went wrong; the most frequent first.
-fn causes(failures: &[Failure]) -> Vec<Fault<'_>> {
-    let mut causes: Vec<Fault<'_>> = Vec::new();
-    for failure in failures {
-        let error = cause(&failure.error);
-        match causes.iter_mut().find(|cause| cause.topic == failure.topic && cause.error == error) {
-            Some(cause) => cause.count += 1,
-            None => causes.push(Fault { topic: &failure.topic, error, count: 1, last: failure }),
-        }
-    }
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    causes
-}
-
-/// The first line of an error, with every number and id as `#`: they differ where the cause does not.
-fn cause(error: &str) -> String {
-    let line = error.lines().next().unwrap_or_default();
-    let mut said = String::new();
-    for word in line.split_inclusive(|c: char| c.is_whitespace() || "\"'()[]{},;:=/".contains(c)) {
-        let (body, end) = match word.char_indices().next_back() {
-            Some((at, last)) if !last.is_alphanumeric() => word.split_at(at),
-            _ => (word, ""),
-        };
-        let is_id = body.len() >= 8
-            && body.contains(|c: char| c.is_ascii_digit())
-            && body.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-        if is_id {
-            said.push('#');
-        } else {
-            let mut in_number = false;
-            for c in body.chars() {
-                match c.is_ascii_digit() {
-                    true if in_number => {}
-                    true => said.push('#'),
-                    false => said.push(c),
-                }
-                in_number = c.is_ascii_digit();
-            }
-        }
-        said.push_str(end);
-    }
-    said
-}
-
-fn failed(failures: Option<&Vec<Failure>>, now: DateTime<Utc>) -> Markup {
-    let failures: &[Failure] = failures.map_or(&[], |failures| failures);
-    let causes = causes(failures);
-    let rows: Vec<_> = causes
-        .iter()
-        .take(CAUSES)
-        .map(|cause| {
-            vec![
-                html! { strong { (cause.count) "×" } },
-                html! {
-                    a href={ "/tasks/" (cause.last.task_id) } { @if cause.error.is_empty() { "(no error was given)" } @else { (cause.error) } }
-                    span.sub { a.plain href={ "/tasks?status=failed&topic=" (encoded(cause.topic)) } { (cause.topic) } }
-                },
-                ago(cause.last.at, now),
-            ]
-        })
-        .collect();
-    html! {
-        div.head {
-            h2 #failures-title { "Failures of the last 24 hours" }
-            @if !failures.is_empty() {
-                span.hint {
-                    @if failures.len() == FAILURES as usize { "the last " }
-                    (number(failures.len() as u64)) ", " (causes.len()) @if causes.len() == 1 { " cause" } @else { " causes" }
-                }
-            }
-        }
-        @if rows.is_empty() {
-            (empty("No task failed in the last 24 hours. Failures are grouped here by what went wrong."))
-        } @else {
-            (table("Failures by cause", &["Tasks", "What went wrong", "Last"], &rows))
-            @if causes.len() > CAUSES { p.hint { "And " (causes.len() - CAUSES) " more causes: see " a href="/tasks?status=failed" { "all failed tasks" } "." } }
-        }
-    }
-}
-
 fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
     let rows: Vec<_> = nodes
         .iter()
@@ -521,28 +452,36 @@ fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use punctual_domain::id::TaskId;
     use punctual_domain::schedule::{Definition, Rhythm};
 
     use super::*;
 
-    #[test]
-    fn numbers_and_ids_are_no_causes() {
-        for (error, expected) in [
-            ("timed out after 30 s", "timed out after # s"),
-            ("no user 018f0000-0000-7000-8000-000000000000 here", "no user # here"),
-            ("POST http://127.0.0.1:8080/a answered 503", "POST http://#.#.#.#:#/a answered #"),
-            ("first\nsecond", "first"),
-            ("", ""),
-            ("key=ab12cd34ef, rest", "key=#, rest"),
-        ] {
-            assert_eq!(cause(error), expected);
-        }
-    }
-
     fn scheduled(name: &str, rhythm: Rhythm, now: DateTime<Utc>) -> Schedule {
         let definition = Definition::new(name, rhythm, "UTC", &"t".parse().unwrap());
         Schedule::new(definition, now, &ZoneDatabase::bundled()).unwrap()
+    }
+
+    #[test]
+    fn minutes_that_were_not_over_are_counted_again_however_long_ago_it_was() {
+        let at = |minute: i64| DateTime::UNIX_EPOCH + TimeDelta::minutes(minute);
+        let minutes = |range: std::ops::RangeInclusive<i64>| -> Vec<_> {
+            range.map(|minute| EndedMinute { at: at(minute), ended: 1, failed: 0, lag: None }).collect()
+        };
+        for (before, this, expected) in [
+            (Vec::new(), 100, None),
+            (minutes(41..=100), 100, Some((41, 98))),
+            (minutes(41..=100), 101, Some((42, 98))),
+            (minutes(41..=100), 103, Some((44, 98))),
+            (minutes(41..=100), 157, Some((98, 98))),
+            (minutes(41..=100), 158, None),
+            (minutes(41..=100), 99, Some((41, 98))),
+            (minutes(41..=100), 90, Some((41, 89))),
+            (minutes(41..=42), 100, None),
+        ] {
+            let found = counted(&before, at(this));
+            let ends = found.first().zip(found.last()).map(|(first, last)| (first.at, last.at));
+            assert_eq!(ends, expected.map(|(first, last)| (at(first), at(last))), "{this}");
+        }
     }
 
     #[test]
@@ -559,6 +498,18 @@ mod tests {
         assert_eq!(ahead.fires.len(), 61);
         assert_eq!(ahead.fires.last().unwrap().0, "2026-11-18T13:00:00Z".parse::<DateTime<Utc>>().unwrap());
         assert!(ahead.fires.iter().any(|(_, i)| ahead.schedules[*i].definition.name == "hourly"));
+    }
+
+    #[test]
+    fn schedules_are_late_by_the_time_of_the_look() {
+        let at: DateTime<Utc> = "2026-11-18T12:00:30Z".parse().unwrap();
+        let due = |name: &str, seconds| {
+            let schedule = scheduled(name, Rhythm::Cron("0 * * * *".into()), at);
+            Schedule { next_fire_at: Some(at + TimeDelta::seconds(seconds)), ..schedule }
+        };
+        let schedules = vec![due("late", -11), due("decided now", -10), due("next", 20)];
+        let ahead = Ahead::of(schedules, &[], &ZoneDatabase::bundled(), at);
+        assert_eq!(ahead.late(), [("late".to_owned(), TimeDelta::seconds(11))]);
     }
 
     #[test]
@@ -591,21 +542,5 @@ mod tests {
             overdue(&loads, &topics, now).into_iter().map(|one| (one.topic, one.by.num_seconds(), one.cause)).collect();
         let expected = [("pulled.busy", 90, Cause::Late), ("pulled", 60, Cause::Unclaimed), ("mail", 31, Cause::Late)];
         assert_eq!(found, expected.map(|(topic, by, cause)| (topic.to_owned(), by, cause)));
-    }
-
-    #[test]
-    fn failures_are_grouped_by_cause_and_topic() {
-        let failure = |topic: &str, error: &str| Failure {
-            task_id: TaskId::generate(),
-            topic: topic.into(),
-            error: error.into(),
-            at: DateTime::UNIX_EPOCH,
-            schedule_id: None,
-        };
-        let failures = [failure("a", "no 1"), failure("b", "no 1"), failure("b", "no 22"), failure("a", "yes")];
-        let found: Vec<_> =
-            causes(&failures).iter().map(|cause| (cause.topic, cause.error.clone(), cause.count)).collect();
-        assert_eq!(found, [("b", "no #".into(), 2), ("a", "no #".into(), 1), ("a", "yes".into(), 1)]);
-        assert_eq!(causes(&failures)[0].last.task_id, failures[1].task_id, "the newest");
     }
 }

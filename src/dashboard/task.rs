@@ -7,7 +7,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use punctual_domain::id::TaskId;
 use punctual_domain::key::Role;
+use punctual_domain::store::Retry;
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, Task, TaskStatus};
+use serde::de::IgnoredAny;
 use serde_json::Map;
 use uuid::Uuid;
 
@@ -93,7 +95,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
 }
 
 /// Says that others were made in its place, and leads there.
-fn retried(retries: &[Task], now: DateTime<Utc>) -> Markup {
+fn retried(retries: &[Retry], now: DateTime<Utc>) -> Markup {
     let times = match retries.len() {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -113,7 +115,7 @@ fn retried(retries: &[Task], now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn actions(task: &Task, retries: &[Task]) -> Markup {
+fn actions(task: &Task, retries: &[Retry]) -> Markup {
     let path = format!("/tasks/{}", task.id);
     html! {
         div.actions.gap {
@@ -216,14 +218,15 @@ fn outcome_tone(outcome: Option<AttemptOutcome>) -> Tone {
 
 /// An error, laid out if it is JSON.
 fn error_text(error: &str) -> Markup {
-    match error.trim_start().starts_with(['{', '[']) {
+    let is_json = error.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(error).is_ok();
+    match is_json {
         true => json(error),
         false => html! { pre.code.bad tabindex="0" { (error) } },
     }
 }
 
 /// The retry that was made last.
-fn newest(retries: &[Task]) -> String {
+fn newest(retries: &[Retry]) -> String {
     retries.first().map(|retry| retry.id.to_string()).unwrap_or_default()
 }
 
@@ -273,4 +276,23 @@ pub(crate) async fn reschedule(visitor: Visitor, Path(id): Path<String>, form: F
 
 fn path_of(task: &serde_json::Value) -> String {
     format!("/tasks/{}", task["id"].as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_is_laid_out_as_json() {
+        for (error, expected) in [
+            (r#"{"code": 7}"#, "{\n  &quot;code&quot;: 7\n}"),
+            ("[E0382] borrow of moved value: a, b", "[E0382] borrow of moved value: a, b"),
+            ("{curly, but no JSON}", "{curly, but no JSON}"),
+            (r#"{"code": 7} and more"#, "{&quot;code&quot;: 7} and more"),
+            ("7", "7"),
+        ] {
+            let page = error_text(error).into_string();
+            assert!(page.contains(&format!(">{expected}</pre>")), "{page}");
+        }
+    }
 }

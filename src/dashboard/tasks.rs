@@ -40,7 +40,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     let list = ListPage::read(&api.page_memory, page, |page| api.store.tasks(&filter, page)).await?;
     let next_cursor = list.next.map(|id| cursor::after(id.0));
     let asked = asked(&visitor.uri);
-    let is_filtered = FILTERS.iter().any(|name| asked.text(name).is_some());
+    let is_filtered = FILTERS.iter().any(|name| asked.given(name).is_some());
     let body = html! {
         div.head {
             h1 { "Tasks" }
@@ -64,7 +64,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     Ok(visitor.page(Place::Tasks, "Tasks", &body))
 }
 
-/// Leads to the task, or to the schedule whose id was given.
+/// Leads to the task of that id.
 async fn find(visitor: &Visitor, id: &str) -> Result<Response, Problem> {
     let task = match id.parse::<TaskId>() {
         Ok(id) => visitor.api.store.task(id).await?.map(|found| found.task.id),
@@ -83,7 +83,7 @@ fn asked(uri: &Uri) -> Form {
 }
 
 fn filters(visitor: &Visitor, asked: &Form, is_filtered: bool) -> Markup {
-    let chosen = asked.text("status");
+    let chosen = asked.given("status");
     let first = with(&visitor.uri, "cursor", None).parse().unwrap_or_else(|_| visitor.uri.clone());
     html! {
         div.sheet {
@@ -106,7 +106,7 @@ fn filters(visitor: &Visitor, asked: &Form, is_filtered: bool) -> Markup {
                     ("from", "Due from", "2026-11-18T00:00:00Z"),
                     ("to", "Due before", "2026-11-19T00:00:00Z"),
                 ] {
-                    label { (label) input name=(name) value=[asked.text(name)] placeholder=[(!example.is_empty()).then_some(example)] spellcheck="false"; }
+                    label { (label) input name=(name) value=[asked.given(name)] placeholder=[(!example.is_empty()).then_some(example)] spellcheck="false"; }
                 }
                 button type="submit" { "Filter" }
                 @if is_filtered { a.button href="/tasks" { "Clear" } }
@@ -203,7 +203,7 @@ pub(crate) async fn ask(visitor: Visitor) -> Result<Response, Problem> {
         h1 { (what) }
         div.sheet {
             dl.facts {
-                @for name in FILTERS { @if let Some(value) = asked.text(name) { div { dt { (name) } dd { (value) } } } }
+                @for name in FILTERS { @if let Some(value) = asked.given(name) { div { dt { (name) } dd { (value) } } } }
             }
             @match action {
                 Action::Cancel => { p { "Pending ones never run; attempts that run are told to stop." } }
@@ -214,7 +214,7 @@ pub(crate) async fn ask(visitor: Visitor) -> Result<Response, Problem> {
                 a.button href="/tasks" { "Back to the tasks" }
             } @else {
                 form.actions method="post" action={ "/tasks/bulk/" (action.word()) } {
-                    @for name in FILTERS { @if let Some(value) = asked.text(name) { input type="hidden" name=(name) value=(value); } }
+                    @for name in FILTERS { @if let Some(value) = asked.given(name) { input type="hidden" name=(name) value=(value); } }
                     @match action {
                         Action::Cancel => { button.danger type="submit" { "Cancel them" } }
                         Action::Retry => { button.primary type="submit" { "Retry them" } }
@@ -242,10 +242,15 @@ pub(crate) async fn retry(visitor: Visitor, form: Form) -> Result<Response, Prob
 }
 
 async fn change(visitor: &Visitor, form: &Form, action: Action) -> Result<Response, Problem> {
+    // As it is, blanks too: the tasks that are changed are those that were counted.
     let mut filter = Map::new();
-    form.copy_texts(&FILTERS[1..], &mut filter);
-    if let Some(status) = form.text("status") {
-        filter.insert("status".into(), status.split(',').map(Value::from).collect());
+    for name in FILTERS {
+        let Some(value) = form.given(name) else { continue };
+        let value = match name {
+            "status" => value.split(',').map(|one| Value::from(one.trim())).collect(),
+            _ => value.into(),
+        };
+        filter.insert(name.to_owned(), value);
     }
     let body = json!({ "filter": filter });
     match visitor.act(Method::POST, &["tasks", action.word()], Some(&body)).await {

@@ -6,14 +6,15 @@ use std::time::Duration;
 use axum::extract::Path;
 use axum::http::Method;
 use axum::response::Response;
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use punctual_domain::key::Role;
 use punctual_domain::store::Load;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::form::encoded;
+use super::lately::within;
 use super::layout::Place;
 use super::overview::{DEADLINE, FRESH};
 use super::parts::{self, Tone, badge};
@@ -26,6 +27,15 @@ const PATH: &str = "/topics";
 /// How long the page waits for the first look at very many tasks; later ones show what was seen before.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many topics of a definition are named.
+const NAMED: usize = 5;
+
+/// What the topics had to do when it was looked.
+pub(crate) struct Loads {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) topics: Vec<Load>,
+}
+
 /// A definition with what it has to do; none for the topics that nobody defined.
 struct Row<'a> {
     definition: Option<&'a TopicDefinition>,
@@ -37,8 +47,9 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     Parameters::of(&visitor.uri)?.finish()?;
     let definitions = visitor.api.store.topics().await?;
     let loads = loads(&visitor.api, PATIENCE).await;
-    let rows = rows(&definitions, loads.as_ref().map_or(&[], |loads| loads));
-    let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row, loads.is_some())).collect();
+    let rows = rows(&definitions, loads.as_ref().map_or(&[], |loads| &loads.topics));
+    let counted_at = loads.as_ref().map(|loads| loads.at);
+    let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row, counted_at)).collect();
     let heads = ["Topic", "Route", "Waiting", "Running", "Rate", "Lag", "State", ""];
     let body = html! {
         section #topics.sheet data-live {
@@ -64,9 +75,11 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
 }
 
 /// What the topics have to do, as it was seen a moment ago.
-pub(crate) async fn loads(api: &Api, patience: Duration) -> Option<Arc<Vec<Load>>> {
-    let store = Arc::clone(&api.store);
-    let look = |_| async move { timeout(DEADLINE, store.loads()).await.ok()?.ok() };
+pub(crate) async fn loads(api: &Api, patience: Duration) -> Option<Arc<Loads>> {
+    let (store, at) = (Arc::clone(&api.store), api.time.now());
+    let look = move |_| async move {
+        Ok(Loads { at, topics: within(DEADLINE, "what the topics have to do", store.loads()).await? })
+    };
     api.glances.loads.get(FRESH, patience, look).await
 }
 
@@ -110,6 +123,16 @@ impl Row<'_> {
     fn running(&self) -> u64 {
         self.loads.iter().map(|load| load.running).sum()
     }
+
+    /// The topics that have another name than the definition, those with the most to do first, and how many more there are.
+    fn busiest(&self) -> (Vec<&Load>, usize) {
+        let name = self.definition.map(|definition| definition.name.as_str());
+        let mut others: Vec<_> = self.loads.iter().copied().filter(|load| Some(load.topic.as_str()) != name).collect();
+        others.sort_by(|one, other| (other.due, other.running, &one.topic).cmp(&(one.due, one.running, &other.topic)));
+        let more = others.len().saturating_sub(NAMED);
+        others.truncate(NAMED);
+        (others, more)
+    }
 }
 
 fn sentence(rows: &[Row<'_>]) -> String {
@@ -122,12 +145,13 @@ fn sentence(rows: &[Row<'_>]) -> String {
     )
 }
 
-fn cells(visitor: &Visitor, row: &Row<'_>, is_counted: bool) -> Vec<Markup> {
+/// `counted_at`: when it was looked what there is to do, if that is known.
+fn cells(visitor: &Visitor, row: &Row<'_>, counted_at: Option<DateTime<Utc>>) -> Vec<Markup> {
     let name = row.definition.map_or("all others", |definition| definition.name.as_str());
-    let busiest = row.loads.iter().filter(|load| load.topic != name).take(5);
+    let (busiest, more) = row.busiest();
     let due_since = row.loads.iter().filter_map(|load| load.due_since).min();
     let is_paused = row.definition.is_some_and(|definition| definition.paused);
-    let count = |count: u64| html! { @if is_counted { (parts::number(count)) } @else { span.dim { "?" } } };
+    let count = |count: u64| html! { @if counted_at.is_some() { (parts::number(count)) } @else { span.dim { "?" } } };
     vec![
         html! {
             @if name.contains('*') || row.definition.is_none() { span.mono { (name) } }
@@ -138,7 +162,7 @@ fn cells(visitor: &Visitor, row: &Row<'_>, is_counted: bool) -> Vec<Markup> {
                     " " (parts::number(load.due)) " waiting, " (parts::number(load.running)) " running"
                 }
             }
-            @if row.loads.len() > 6 { span.sub { "and " (row.loads.len() - 5) " more" } }
+            @if more > 0 { span.sub { "and " (more) " more" } }
         },
         route(visitor, row.definition),
         count(row.due()),
@@ -153,10 +177,10 @@ fn cells(visitor: &Visitor, row: &Row<'_>, is_counted: bool) -> Vec<Markup> {
             }
         },
         html! {
-            @match due_since {
-                Some(since) => { (parts::span(visitor.now - since)) }
-                None if !is_counted => { span.dim { "?" } }
-                None => { span.dim { "none" } }
+            @match (counted_at, due_since) {
+                (Some(at), Some(since)) => { (parts::span(at - since)) }
+                (None, _) => { span.dim { "?" } }
+                (_, None) => { span.dim { "none" } }
             }
         },
         match is_paused {
@@ -213,6 +237,23 @@ mod tests {
             rows.iter().map(|row| (row.definition.map(|one| one.name.as_str()), row.due(), row.running())).collect();
         assert_eq!(found, [(Some("mail"), 1, 1), (Some("shop.*"), 12, 2), (None, 2, 1)]);
         assert_eq!(sentence(&rows), "15 tasks wait, 4 are running");
+    }
+
+    #[test]
+    fn of_many_topics_those_are_named_that_have_the_most_to_do() {
+        let definition = TopicDefinition::new("shop.*".parse().unwrap(), Route::Event);
+        for (dues, named, more) in [
+            (&[1_u64, 2, 3, 4, 5][..], "54321", 0),
+            (&[1, 2, 3, 4, 5, 6], "65432", 1),
+            (&[3, 1, 2, 9, 4, 8, 7], "98743", 2),
+        ] {
+            let load = |due: &u64| Load { topic: format!("shop.{due}"), due: *due, due_since: None, running: 0 };
+            let loads: Vec<_> = dues.iter().map(load).collect();
+            let row = Row { definition: Some(&definition), loads: loads.iter().collect() };
+            let (busiest, rest) = row.busiest();
+            let found: String = busiest.iter().map(|load| load.due.to_string()).collect();
+            assert_eq!((&*found, rest), (named, more), "{dues:?}");
+        }
     }
 
     #[test]

@@ -128,9 +128,11 @@ impl Visitor {
         *request.method_mut() = method;
         *request.uri_mut() = format!("/api/v1{path}").parse().map_err(|_| Problem::not_found("thing of that name"))?;
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some((name, value)) = condition
-            && let Ok(value) = HeaderValue::try_from(value)
-        {
+        if let Some((name, value)) = condition {
+            // Without its condition the call would do what nobody asked for.
+            let value = HeaderValue::try_from(value).map_err(|_| {
+                Problem::new(Code::Invalid, format!("{name} cannot be sent as it is; load the page again"))
+            })?;
             request.headers_mut().insert(name, value);
         }
         request.extensions_mut().insert(self.caller.clone());

@@ -183,6 +183,11 @@ impl Browser {
         self.tell_chromium("Emulation.setEmulatedMedia", &media).await;
     }
 
+    /// Runs something before the scripts of every page that is opened from now on.
+    pub(crate) async fn before_every_page(&self, script: &str) {
+        self.tell_chromium("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script })).await;
+    }
+
     /// Turns scripts of pages off; our own still run.
     pub(crate) async fn without_scripts(&self) {
         self.tell_chromium("Emulation.setScriptExecutionDisabled", &json!({ "value": true })).await;

@@ -74,7 +74,7 @@ async fn many_tasks_are_counted_before_they_are_tried_again() {
     browser.press("nav.tabs", "failed").await;
     browser.wait_for("return location.search.includes('status=failed')", &[], "the filter in the address").await;
     browser.press("main", "Retry failed…").await;
-    browser.wait_for_text("3").await;
+    browser.wait_for_text("Retry 3 failed tasks?").await;
     browser.press("main", "Retry them").await;
     let all = |list: &serde_json::Value| list["items"].as_array().unwrap().len() == 3;
     server.wait_for("/api/v1/tasks?status=pending&topic=resize", all).await;

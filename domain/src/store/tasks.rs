@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 
 use super::{Depth, Page, Span, StoreError};
 use crate::id::{ScheduleId, TaskId};
@@ -28,7 +29,7 @@ pub trait Tasks: Send + Sync {
     async fn task(&self, id: TaskId) -> Result<Option<TaskWithAttempts>, StoreError>;
 
     /// The tasks that were made to retry this one, newest first, at most `limit`.
-    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Task>, StoreError>;
+    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Retry>, StoreError>;
 
     /// Tasks that match, newest first.
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError>;
@@ -177,6 +178,17 @@ pub enum Bulk {
     Apply,
     /// Count what it would change.
     DryRun,
+}
+
+/// A task that was made to retry another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// The new task.
+    pub id: TaskId,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
 }
 
 /// A task and all that is known of its attempts.

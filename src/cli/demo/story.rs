@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, Days, SecondsFormat, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
 use serde_json::{Value, json};
+use tracing::error;
 
 use super::outside::{KIT, SECRET};
 use crate::SystemClock;
@@ -40,19 +41,25 @@ enum Rhythm {
 
 use Rhythm::{Cron, EveryMs};
 
-/// Tells all of it; goes on until it is dropped.
-pub(super) async fn tell(client: &Client, outside: SocketAddr) -> Result<()> {
+/// Tells all of it; goes on until it is dropped. What fails is said, and all the rest goes on.
+pub(super) async fn tell(client: &Client, outside: SocketAddr) {
     let now = SystemClock::new().now();
-    topics(client, outside).await?;
-    client.put(&["calendars", "office-closed"], closed(now)).await?;
+    note(topics(client, outside).await);
+    note(client.put(&["calendars", "office-closed"], closed(now)).await.context("the calendar"));
     for schedule in schedules() {
-        make(client, &schedule, now).await.with_context(|| format!("the schedule {}", schedule.name))?;
+        note(make(client, &schedule, now).await.with_context(|| format!("the schedule {}", schedule.name)));
     }
-    orders(client).await?;
-    one_off_tasks(client, now).await?;
-    plugins(client, now).await?;
-    tokio::try_join!(keep_ordering(client), keep_working(client))?;
-    Ok(())
+    note(orders(client).await);
+    note(one_off_tasks(client, now).await);
+    note(plugins(client, now).await);
+    tokio::join!(keep_ordering(client), keep_working(client));
+}
+
+/// Says what failed.
+fn note<T>(done: Result<T>) {
+    if let Err(error) = done {
+        error!(error = format!("{error:#}"), "the demo cannot do one of its things");
+    }
 }
 
 async fn topics(client: &Client, outside: SocketAddr) -> Result<()> {
@@ -333,18 +340,23 @@ async fn orders(client: &Client) -> Result<()> {
     Ok(())
 }
 
-async fn keep_ordering(client: &Client) -> Result<()> {
+async fn keep_ordering(client: &Client) {
     loop {
         tokio::time::sleep(BETWEEN_ORDERS).await;
-        orders(client).await?;
+        note(orders(client).await.context("the next orders"));
     }
 }
 
 /// A worker of the pull topic, which does not keep up.
-async fn keep_working(client: &Client) -> Result<()> {
+async fn keep_working(client: &Client) {
     loop {
         let claim = json!({ "topics": ["pictures.resize"], "waitMs": 10_000 });
-        let claimed = client.post(&["claims"], claim).await?.json()?;
+        let claimed = client.post(&["claims"], claim).await.and_then(|answer| answer.json());
+        let Ok(claimed) = claimed else {
+            note(claimed.context("the next pictures"));
+            tokio::time::sleep(PICTURE).await;
+            continue;
+        };
         for task in claimed["tasks"].as_array().into_iter().flatten() {
             tokio::time::sleep(PICTURE).await;
             let path = ["tasks", task["id"].as_str().unwrap_or_default(), "complete"];

@@ -2,7 +2,7 @@
 // data-live are exchanged. Without this script every page still reads and every form still works.
 "use strict";
 (() => {
-  const LEAST = 1000, AT_REST = 15000;
+  const LEAST = 1000, AT_REST = 15000, PATIENCE = 30000;
 
   // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone.
   const span = (seconds) => {
@@ -49,7 +49,7 @@
       if (same) same.focus({ preventScroll: true });
     };
   };
-  let source = new Map();
+  const source = new Map();
   const exchange = (text) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     for (const region of regions()) {
@@ -64,35 +64,51 @@
     tick();
   };
 
-  let last = 0, timer = 0, isFetching = false, isStale = false;
+  // --- Whether what is shown is what there is: the stream has to be open, and the last exchange must have succeeded.
+  const pulse = document.querySelector("[data-pulse]");
+  let isOpen = false, isBehind = false;
+  const beat = () => {
+    if (!pulse) return;
+    pulse.hidden = false;
+    pulse.className = isOpen && !isBehind ? "pulse on" : "pulse off";
+    say(pulse, !isOpen ? "reconnecting" : isBehind ? "not up to date" : "live");
+  };
+
+  let last = 0, timer = 0, isFetching = false;
   const refresh = async () => {
     timer = 0;
-    if (document.hidden) { isStale = true; return; }
+    if (document.hidden) return;
     if (isFetching) { soon(); return; }
     isFetching = true;
     last = Date.now();
     try {
-      const answer = await fetch(location.href, { headers: { "X-Punctual-Live": "1" }, cache: "no-store" });
+      const answer = await fetch(location.href, {
+        headers: { "X-Punctual-Live": "1" }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE),
+      });
       // Whoever is logged out sees that.
       if (answer.redirected && new URL(answer.url).pathname !== location.pathname) { location.reload(); return; }
       if (answer.ok) exchange(await answer.text());
-    } catch { /* the stream says that we are cut off */ }
+      isBehind = !answer.ok;
+    } catch { isBehind = true; }
     isFetching = false;
+    beat();
   };
   const soon = () => {
-    if (document.hidden) { isStale = true; return; }
-    if (!timer) timer = setTimeout(refresh, Math.max(50, last + LEAST - Date.now()));
+    if (!document.hidden && !timer) timer = setTimeout(refresh, Math.max(50, last + LEAST - Date.now()));
   };
 
   // --- The stream.
-  const pulse = document.querySelector("[data-pulse]");
-  const beat = (name, word) => { if (pulse) { pulse.hidden = false; pulse.className = "pulse " + name; say(pulse, word); } };
   let stream = null;
   const listen = () => {
     if (stream || !regions().length) return;
     stream = new EventSource("/live");
-    stream.onopen = () => beat("on", "live");
-    stream.onerror = () => beat("off", "reconnecting");
+    stream.onopen = () => {
+      isOpen = true;
+      beat();
+      // What happened while nobody listened was not heard.
+      if (isBehind) soon();
+    };
+    stream.onerror = () => { isOpen = false; isBehind = true; beat(); };
     stream.addEventListener("changed", soon);
   };
   const rest = () => { if (stream) { stream.close(); stream = null; } };
@@ -125,7 +141,6 @@
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) { rest(); return; }
       listen();
-      if (isStale) { isStale = false; }
       soon();
     });
     addEventListener("pagehide", rest);

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::lease::Lease;
-use punctual_domain::store::StoreError;
+use punctual_domain::store::{Retry, StoreError};
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, FireOfTask, Task, TaskStatus};
 use punctual_domain::topic::Topic;
 use sqlx::postgres::PgRow;
@@ -127,6 +127,16 @@ pub(super) fn claimed(row: &PgRow, holder: Holder, topic: Option<&Topic>) -> Res
         started_at: columns.take()?,
     };
     claimed.into_task(holder, columns.take()?)
+}
+
+/// A row of `retries_of.sql`.
+pub(super) fn retry(row: &PgRow) -> Result<Retry, StoreError> {
+    let mut columns = Columns::of(row);
+    Ok(Retry {
+        id: TaskId(columns.take()?),
+        status: word(columns.take()?, TaskStatus::from_name)?,
+        created_at: columns.take()?,
+    })
 }
 
 /// A row of `attempts.sql`.

@@ -6,7 +6,7 @@ use punctual_domain::json::Json;
 use punctual_domain::lease::Lease;
 use punctual_domain::outbox::{Message, MessageStatus};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::StoreError;
+use punctual_domain::store::{Retry, StoreError};
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, FireOfTask, Task, TaskStatus};
 use punctual_domain::topic::Topic;
 use serde::{Serialize, Serializer};
@@ -153,6 +153,16 @@ fn word<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, StoreError
 /// A row of `live_tasks.sql` or `ended_tasks.sql`.
 pub(super) fn task(row: &SqliteRow) -> Result<Task, StoreError> {
     Columns::of(row).take_task()
+}
+
+/// A row of `retries_of.sql`.
+pub(super) fn retry(row: &SqliteRow) -> Result<Retry, StoreError> {
+    let mut columns = Columns::of(row);
+    Ok(Retry {
+        id: TaskId(columns.take()?),
+        status: columns.take_word(TaskStatus::from_name)?,
+        created_at: columns.take_instant()?,
+    })
 }
 
 /// A row of `attempts.sql`.

@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use punctual_domain::id::TaskId;
 use punctual_domain::store::{
-    Answer, Bulk, Changed, Created, Creation, Page, Remember, Reply, StoreError, TaskFilter, TaskWithAttempts, Tasks,
+    Answer, Bulk, Changed, Created, Creation, Page, Remember, Reply, Retry, StoreError, TaskFilter, TaskWithAttempts,
+    Tasks,
 };
 use punctual_domain::task::{Due, FireOfTask, NewTask, Task, TaskStatus};
 use serde::ser::SerializeSeq;
@@ -63,17 +64,16 @@ impl Tasks for SqliteStore {
         .await
     }
 
-    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Task>, StoreError> {
-        const RETRIES: &str = concat!(
-            include_str!("sql/live_tasks.sql"),
-            "WHERE retry_of = ?1\nUNION ALL\n",
-            include_str!("sql/ended_tasks.sql"),
-            "WHERE retry_of = ?1\nORDER BY id DESC LIMIT ?2"
-        );
+    async fn retries_of(&self, id: TaskId, limit: u32) -> Result<Vec<Retry>, StoreError> {
         self.read(move |connection, _| {
             async move {
-                let found = sqlx::query(RETRIES).bind(id.0).bind(i64::from(limit)).fetch_all(connection).await;
-                found.map_err(broken)?.iter().map(rows::task).collect()
+                let found = sqlx::query(include_str!("sql/retries_of.sql"))
+                    .bind(id.0)
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found.iter().map(rows::retry).collect()
             }
             .boxed()
         })

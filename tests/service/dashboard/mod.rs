@@ -2,6 +2,7 @@
 
 mod access;
 mod content;
+mod live;
 mod overview;
 mod pages;
 mod schedules;

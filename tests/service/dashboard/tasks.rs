@@ -10,6 +10,7 @@ on_each_database!(
     a_task_is_cancelled_rescheduled_and_retried,
     a_retry_is_shown_and_not_repeated_by_accident,
     many_tasks_are_changed_after_they_were_counted,
+    the_tasks_that_are_changed_are_those_that_were_counted,
 );
 
 async fn a_task_is_cancelled_rescheduled_and_retried(database: Database) {
@@ -99,5 +100,19 @@ async fn many_tasks_are_changed_after_they_were_counted(database: Database) {
     assert!(visit.page("/tasks/bulk?action=retry&topic=pulled").await.contains("Retry 1 failed task?"));
     let (_, page) = visit.done("/tasks/bulk/retry", &[("topic", "pulled"), ("status", "failed")]).await;
     assert!(page.contains("1 task was made anew"), "{page}");
+    server.stop();
+}
+
+async fn the_tasks_that_are_changed_are_those_that_were_counted(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    server.make_task(r#"{"topic":"mail","delayMs":3600000}"#).await;
+    server.make_task(r#"{"topic":"mail","delayMs":3600000,"metadata":{"ownerId":" "}}"#).await;
+    let asked = visit.page("/tasks/bulk?action=cancel&topic=mail&ownerId=%20").await;
+    assert!(asked.contains("Cancel 1 task?") && asked.contains(r#"name="ownerId" value=" ""#), "{asked}");
+    let (_, page) = visit.done("/tasks/bulk/cancel", &[("topic", "mail"), ("ownerId", " "), ("tenantId", "")]).await;
+    assert!(page.contains("1 task was cancelled"), "{page}");
+    let left = api(&server, "/api/v1/tasks?status=pending").await;
+    assert_eq!(left["items"].as_array().unwrap().len(), 1, "{left}");
     server.stop();
 }
