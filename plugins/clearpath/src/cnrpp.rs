@@ -1,6 +1,6 @@
 //! The job `cnrppAlert`: tells of contractors whose C-NRPP certification expires, once in a calendar month each.
 
-use chrono::{Datelike, Days, NaiveTime};
+use chrono::{Datelike, Days, NaiveDate, NaiveTime};
 use punctual_sdk::{Attempt, Error, Job, Message, Outcome, Template, on_either, run_job, sqlx};
 use serde_json::json;
 use tracing::{info, warn};
@@ -43,36 +43,40 @@ async fn alert(
     job: &Job,
     contractor: &Contractor,
     recipient: Option<&str>,
-    today: chrono::NaiveDate,
+    today: NaiveDate,
 ) -> Result<(), Error> {
-    let (database, now) = (attempt.database(), attempt.started_at);
-    let is_expired = contractor.cnrpp_expiry_date.is_some_and(|date| date < today);
-    match recipient {
+    let is_expired = |date: Option<NaiveDate>| date.is_some_and(|date| date < today);
+    let stamp = match recipient {
         Some(recipient) => {
-            let key = format!("{SLUG}__{}__{}", contractor.id, today.format("%Y-%m"));
+            // With the recipient: a known key is sent to whom it was meant for first, and that address may have been wrong.
+            let (id, month) = (contractor.id, today.format("%Y-%m"));
+            let key = format!("{SLUG}__{id}__{month}__{}", recipient.to_lowercase());
             let values = json!({
                 "contractorName": contractor.name,
                 "contractorId": contractor.id,
                 "expiryDate": contractor.cnrpp_expiry_date,
-                "isExpired": is_expired,
+                "isExpired": is_expired(contractor.cnrpp_expiry_date),
             });
             attempt.notifier().deliver(Message::new(recipient, key).template(SLUG, values)).await?;
             // By the fire: one that comes late, in another month, is no alert of that month.
-            let stamp = "UPDATE clearpath_contractors SET last_cnrpp_alert_sent_at = $2, updated_at = $3 WHERE id = $1";
-            on_either!(database, |pool| {
-                sqlx::query(stamp).bind(contractor.id).bind(fired_at(attempt)).bind(now).execute(pool).await?;
-            });
-            job.sent();
+            Some(fired_at(attempt))
         }
-        None => job.skipped(contractor.id, "ADMIN_ALERT_EMAIL is not set"),
-    }
-    if is_expired {
-        let deactivate =
-            "UPDATE clearpath_contractors SET status = 'inactive', updated_at = $2 WHERE id = $1 AND status = 'active'";
-        on_either!(database, |pool| {
-            sqlx::query(deactivate).bind(contractor.id).bind(now).execute(pool).await?;
-        });
+        None => None,
+    };
+    // In one write, with the date as it is by now: whoever has a stamp is not looked at again this month.
+    let note = "UPDATE clearpath_contractors SET last_cnrpp_alert_sent_at = COALESCE($2, last_cnrpp_alert_sent_at),
+        status = CASE WHEN cnrpp_expiry_date < $3 THEN 'inactive' ELSE status END, updated_at = $4
+        WHERE id = $1 AND ($2 IS NOT NULL OR cnrpp_expiry_date < $3) RETURNING cnrpp_expiry_date";
+    let noted: Option<(Option<NaiveDate>,)> = on_either!(attempt.database(), |pool| {
+        let bound = sqlx::query_as(note).bind(contractor.id).bind(stamp).bind(today).bind(attempt.started_at);
+        bound.fetch_optional(pool).await?
+    });
+    if noted.is_some_and(|(date,)| is_expired(date)) {
         info!(job = "cnrppAlert", recordId = %contractor.id, "contractor deactivated, certification expired");
+    }
+    match stamp {
+        Some(_) => job.sent(),
+        None => job.skipped(contractor.id, "ADMIN_ALERT_EMAIL is not set"),
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Contractors, and until when their certification holds.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use punctual_sdk::{Answer, Database, Fields, Page, Problem, Request, Route, Schema, on_either, row, shown, sqlx};
+use punctual_sdk::{
+    Answer, Database, Fields, Page, Problem, Request, Route, Schema, Transaction, on_either, row, shown, sqlx,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -25,6 +27,16 @@ impl Contractor {
     async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         let one = "SELECT * FROM clearpath_contractors WHERE id = $1";
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
+    }
+
+    /// The contractor, which nobody else changes until the transaction ends.
+    async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
+        let lock = "UPDATE clearpath_contractors SET updated_at = updated_at WHERE id = $1";
+        let one = "SELECT * FROM clearpath_contractors WHERE id = $1";
+        on_either!(transaction, |connection| {
+            sqlx::query(lock).bind(id).execute(&mut *connection).await?;
+            sqlx::query_as(one).bind(id).fetch_optional(connection).await
+        })
     }
 
     fn view(&self) -> Value {
@@ -141,18 +153,23 @@ async fn show(request: Request) -> Result<Answer, Problem> {
 
 async fn patch(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
-    let mut contractor = found(&request).await?;
+    let id = request.id("contractor")?;
+    let mut transaction = request.database().begin().await?;
+    // What the job writes comes before or after this, and is not undone by what was read earlier.
+    let found = Contractor::lock(&mut transaction, id).await?;
+    let mut contractor = found.ok_or_else(|| Problem::not_found(format!("contractor {id}")))?;
     let fields = request.merged_into(contractor.said());
     contractor.read(fields)?;
     contractor.updated_at = request.now;
     let update =
         "UPDATE clearpath_contractors SET name = $2, email = $3, status = $4, cnrpp_expiry_date = $5, updated_at = $6
         WHERE id = $1";
-    on_either!(request.database(), |pool| {
+    on_either!(transaction, |connection| {
         let bound = sqlx::query(update).bind(contractor.id).bind(&contractor.name).bind(&contractor.email);
         let bound = bound.bind(&contractor.status).bind(contractor.cnrpp_expiry_date).bind(contractor.updated_at);
-        bound.execute(pool).await?;
+        bound.execute(connection).await?;
     });
+    transaction.commit().await?;
     Answer::ok(contractor.view())
 }
 

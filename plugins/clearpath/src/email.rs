@@ -9,6 +9,17 @@ use crate::of_session::{OfSession, list};
 
 const STATUSES: [&str; 6] = ["queued", "sent", "failed", "abandoned", "cancelled", "duplicate"];
 
+/// How often an e-mail may fail.
+pub(crate) const MAX_RETRIES: i32 = 3;
+
+/// Whether an e-mail may still be sent, as a condition; `$2` is [`MAX_RETRIES`].
+macro_rules! may_be_sent {
+    () => {
+        "(status = 'queued' OR (status = 'failed' AND retry_count < $2 AND NOT is_template_error))"
+    };
+}
+pub(crate) use may_be_sent;
+
 row! {
     #[derive(Debug, Clone)]
     pub(crate) struct Email {
@@ -108,11 +119,13 @@ async fn retry(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
     request.fields().finish()?;
     let id = request.id("e-mail")?;
+    // It waits from now on, unless it is not even due.
     let update =
-        "UPDATE clearpath_email_log SET status = 'queued', retry_count = 0, is_template_error = $2, last_error = NULL
+        "UPDATE clearpath_email_log SET status = 'queued', retry_count = 0, is_template_error = $2, last_error = NULL,
+        scheduled_at = CASE WHEN scheduled_at > $3 THEN scheduled_at ELSE $3 END
         WHERE id = $1 AND status IN ('failed', 'abandoned')";
     let updated = on_either!(request.database(), |pool| {
-        sqlx::query(update).bind(id).bind(false).execute(pool).await?.rows_affected()
+        sqlx::query(update).bind(id).bind(false).bind(request.now).execute(pool).await?.rows_affected()
     });
     let email = found(&request).await?;
     if updated == 0 {

@@ -7,21 +7,21 @@ use punctual_sdk::{
 use serde_json::json;
 use tracing::error;
 
-use crate::email::Email;
+use crate::email::{Email, MAX_RETRIES, may_be_sent};
 use crate::session::Session;
 
 /// How many a run takes; the rest wait for the next.
 const MOST: i64 = 50;
-/// How often an e-mail may fail.
-const MAX_RETRIES: i32 = 3;
 /// How long an e-mail may wait to go out, which is two runs, before somebody is told.
 const STUCK_AFTER: TimeDelta = TimeDelta::minutes(30);
 
 pub(crate) async fn run(attempt: Attempt) -> Outcome {
     run_job("emailQueue", async |job| {
-        let due = "SELECT * FROM clearpath_email_log WHERE scheduled_at <= $1
-            AND (status = 'queued' OR (status = 'failed' AND retry_count < $2 AND NOT is_template_error))
-            ORDER BY scheduled_at ASC, id LIMIT $3";
+        let due = concat!(
+            "SELECT * FROM clearpath_email_log WHERE scheduled_at <= $1 AND ",
+            may_be_sent!(),
+            " ORDER BY scheduled_at ASC, id LIMIT $3"
+        );
         let due: Vec<Email> = on_either!(attempt.database(), |pool| {
             sqlx::query_as(due).bind(attempt.started_at).bind(MAX_RETRIES).bind(MOST).fetch_all(pool).await?
         });
@@ -64,8 +64,9 @@ async fn dispatch(attempt: &Attempt, job: &Job, email: &Email) -> Result<(), Err
         Message::new(&email.recipient, format!("clearpath-email__{}", email.id)).template(email.slug(), values);
     match attempt.notifier().deliver(message).await {
         Ok(provider_id) => {
-            let sent = "UPDATE clearpath_email_log SET status = 'sent', sent_at = $2, provider_message_id = $3, last_error = NULL
-                WHERE id = $1 AND status IN ('queued', 'failed')";
+            // Whatever it has become meanwhile, such as cancelled with its session: sent is sent.
+            let sent = "UPDATE clearpath_email_log SET status = 'sent', sent_at = $2, provider_message_id = $3,
+                last_error = NULL WHERE id = $1";
             on_either!(database, |pool| {
                 sqlx::query(sent).bind(email.id).bind(attempt.started_at).bind(&provider_id).execute(pool).await?;
             });
@@ -88,9 +89,10 @@ async fn dispatch(attempt: &Attempt, job: &Job, email: &Email) -> Result<(), Err
 /// Looks for e-mails that should have gone out long ago and still may; those that were given up are no news.
 pub(crate) async fn look_for_stuck(context: Context, now: DateTime<Utc>) -> Result<Option<Trouble>, Error> {
     // One that was late when it was written has waited since then.
-    let stuck =
-        "SELECT count(*), min(scheduled_at) FROM clearpath_email_log WHERE scheduled_at <= $1 AND created_at <= $1
-        AND (status = 'queued' OR (status = 'failed' AND retry_count < $2 AND NOT is_template_error))";
+    let stuck = concat!(
+        "SELECT count(*), min(scheduled_at) FROM clearpath_email_log WHERE scheduled_at <= $1 AND created_at <= $1 AND ",
+        may_be_sent!()
+    );
     let (count, since): (i64, Option<DateTime<Utc>>) = on_either!(context.database(), |pool| {
         sqlx::query_as(stuck).bind(now - STUCK_AFTER).bind(MAX_RETRIES).fetch_one(pool).await?
     });

@@ -5,6 +5,7 @@ use punctual_sdk::{Attempt, Database, Error, Outcome, on_either, run_job, sqlx};
 use tracing::info;
 use uuid::Uuid;
 
+use crate::email::{MAX_RETRIES, may_be_sent};
 use crate::today;
 
 /// How long after its expected completion a test may still get a result.
@@ -41,12 +42,12 @@ async fn expire_session(database: &Database, id: Uuid, now: DateTime<Utc>) -> Re
     let expire = "UPDATE clearpath_sessions SET status = 'expired', expired_at = $2, updated_at = $2 WHERE id = $1
         AND status IN ('active', 'retrieval_due', 'mailed', 'results_pending')
         AND NOT EXISTS (SELECT 1 FROM clearpath_results WHERE test_session_id = $1)";
-    let cancel = "UPDATE clearpath_email_log SET status = 'cancelled' WHERE test_session_id = $1
-        AND (status = 'queued' OR (status = 'failed' AND retry_count < 3 AND NOT is_template_error))";
+    let cancel =
+        concat!("UPDATE clearpath_email_log SET status = 'cancelled' WHERE test_session_id = $1 AND ", may_be_sent!());
     let expired = on_either!(transaction, |connection| {
         let expired = sqlx::query(expire).bind(id).bind(now).execute(&mut *connection).await?.rows_affected();
         if expired > 0 {
-            sqlx::query(cancel).bind(id).execute(connection).await?;
+            sqlx::query(cancel).bind(id).bind(MAX_RETRIES).execute(connection).await?;
         }
         expired
     });

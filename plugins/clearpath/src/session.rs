@@ -1,8 +1,9 @@
 //! Test sessions: from when a kit is ordered until there is a result, or nobody waits for one any more.
 
-use chrono::{DateTime, Days, NaiveDate, NaiveTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeDelta, Utc};
 use punctual_sdk::{
-    Answer, Database, Fields, NewTask, Page, Problem, Request, Route, Schema, Transaction, on_either, row, shown, sqlx,
+    Answer, Database, Fields, NewTask, Page, Problem, Request, Route, Schema, Transaction, exactly, on_either, row,
+    shown, sqlx,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -277,11 +278,6 @@ fn usual_completion(activated_at: DateTime<Utc>, request: &Request) -> Result<Op
     Ok(request.context.zone(ZONE)?.date(activated_at).checked_add_days(USUAL_DAYS))
 }
 
-/// An instant with everything the database holds of it: what is merged and left alone does not change.
-fn exactly(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
-}
-
 async fn list(request: Request) -> Result<Answer, Problem> {
     let mut query = request.query();
     let page = Page::of(&mut query);
@@ -361,9 +357,7 @@ async fn patch(request: Request) -> Result<Answer, Problem> {
         let bound = bound.bind(session.activated_at).bind(session.expected_completion_date).bind(session.updated_at);
         bound.execute(connection).await.map_err(taken)?;
     });
-    if session.plan(&request)? != before.plan(&request)? {
-        move_emails(&mut transaction, &session, &request).await?;
-    }
+    move_emails(&mut transaction, &before, &session, &request).await?;
     if session.is_open() && !before.is_open() {
         queue_emails(&mut transaction, &session, &request).await?;
     }
@@ -388,11 +382,19 @@ async fn queue_emails(transaction: &mut Transaction, session: &Session, request:
     Ok(())
 }
 
-/// Moves the e-mails of a session whose dates have changed, those that may still go out.
-async fn move_emails(transaction: &mut Transaction, session: &Session, request: &Request) -> Result<(), Problem> {
+/// Moves the e-mails of a session whose dates have changed, those that may still go out. One whose new date is past is due now: it
+/// has not waited since then.
+async fn move_emails(
+    transaction: &mut Transaction,
+    before: &Session,
+    session: &Session,
+    request: &Request,
+) -> Result<(), Problem> {
     let update = "UPDATE clearpath_email_log SET scheduled_at = $3 WHERE test_session_id = $1 AND email_type = $2
         AND status IN ('queued', 'failed')";
-    for (kind, at) in session.plan(request)? {
+    let planned = before.plan(request)?;
+    for (kind, at) in session.plan(request)?.into_iter().filter(|moved| !planned.contains(moved)) {
+        let at = at.max(request.now);
         on_either!(transaction, |connection| {
             sqlx::query(update).bind(session.id).bind(kind).bind(at).execute(connection).await?;
         });
@@ -441,10 +443,6 @@ async fn found(request: &Request) -> Result<Session, Problem> {
     Session::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("session {id}")))
 }
 
-/// The database knows best whether another session has the order or the kit.
 fn taken(error: sqlx::Error) -> Problem {
-    match error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
-        true => Problem::conflict("another session has that clearpathOrderId or kitSerialNumber"),
-        false => error.into(),
-    }
+    Problem::taken(error, "another session has that clearpathOrderId or kitSerialNumber")
 }

@@ -63,6 +63,11 @@ impl Plugin for Operations {
                 sqlite: include_str!("../migrations/sqlite/0002_dropped_rules.sql"),
                 postgres: include_str!("../migrations/postgres/0002_dropped_rules.sql"),
             },
+            Migration {
+                name: "0003_unplanned_subjects",
+                sqlite: include_str!("../migrations/sqlite/0003_unplanned_subjects.sql"),
+                postgres: include_str!("../migrations/postgres/0003_unplanned_subjects.sql"),
+            },
         ]
     }
 }

@@ -1,4 +1,5 @@
-//! Tries again, every five minutes, to schedule rules that are pending or failed, and drops those whose instant is past.
+//! Tries again, every five minutes, to plan dates whose rules could not be written, and to schedule rules that are pending or failed;
+//! drops those whose instant is past.
 
 use punctual_sdk::{Attempt, Error, Outcome, on_either, sqlx};
 use serde_json::json;
@@ -9,12 +10,20 @@ use crate::scheduler::{self, Scheduled};
 
 pub(crate) const TOPIC: &str = "operations.reconcile";
 
-/// How many rules one round takes; the rest wait for the next.
+/// How many subjects, and how many rules, one round takes; the rest wait for the next.
 const MOST: i64 = 1000;
 
 pub(crate) async fn reconcile(attempt: Attempt) -> Result<Outcome, Error> {
     let (context, now) = (&attempt.context, attempt.started_at);
     let database = attempt.database();
+    let unplanned = "SELECT id FROM operations_subjects WHERE unplanned IS NOT NULL ORDER BY id LIMIT $1";
+    let subjects: Vec<(Uuid,)> =
+        on_either!(database, |pool| sqlx::query_as(unplanned).bind(MOST).fetch_all(pool).await?);
+    for (id,) in subjects {
+        if let Err(error) = scheduler::plan_again(context, id, now).await {
+            warn!(subjectId = %id, %error, "notification rules not planned");
+        }
+    }
     let open = "SELECT id FROM operations_notification_rules WHERE sync_status <> 'synced' AND deleted_at IS NULL
         ORDER BY id LIMIT $1";
     let ids: Vec<(Uuid,)> = on_either!(database, |pool| sqlx::query_as(open).bind(MOST).fetch_all(pool).await?);

@@ -92,15 +92,17 @@ impl Rule {
         })
     }
 
-    /// The rules of a subject that live or were dropped, which nobody else changes until the transaction ends.
-    pub(crate) async fn lock_all(transaction: &mut Transaction, subject: Uuid) -> Result<Vec<Self>, sqlx::Error> {
+    /// From now on nobody else changes the rules of a subject until the transaction ends.
+    pub(crate) async fn lock_all(transaction: &mut Transaction, subject: Uuid) -> Result<(), sqlx::Error> {
         let lock = "UPDATE operations_notification_rules SET version = version WHERE subject_id = $1";
+        on_either!(transaction, |connection| sqlx::query(lock).bind(subject).execute(connection).await.map(drop))
+    }
+
+    /// The rules of a subject that live or were dropped.
+    pub(crate) async fn read_all(transaction: &mut Transaction, subject: Uuid) -> Result<Vec<Self>, sqlx::Error> {
         let all = "SELECT * FROM operations_notification_rules WHERE subject_id = $1
             AND (deleted_at IS NULL OR active_when_dropped IS NOT NULL) ORDER BY id";
-        on_either!(transaction, |connection| {
-            sqlx::query(lock).bind(subject).execute(&mut *connection).await?;
-            sqlx::query_as(all).bind(subject).fetch_all(connection).await
-        })
+        on_either!(transaction, |connection| sqlx::query_as(all).bind(subject).fetch_all(connection).await)
     }
 
     pub(crate) async fn insert(&self, transaction: &mut Transaction) -> Result<(), sqlx::Error> {

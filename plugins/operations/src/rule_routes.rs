@@ -2,10 +2,9 @@
 
 use punctual_sdk::{Answer, Page, Problem, Request, Route, Schema, Transaction, on_either, sqlx};
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::rule::{CHANNELS, Rule, Says};
-use crate::scheduler;
+use crate::scheduler::{self, Plan};
 use crate::subject::{KINDS, Subject};
 
 const TYPES: [&str; 2] = ["event", "task"];
@@ -104,15 +103,18 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     let active = fields.flag("active").unwrap_or(true);
     fields.finish()?;
     let Some(says) = says.flatten() else { return Err(Problem::invalid("rule", "says nothing")) };
-    let subject = subject(&request, subject_id, subject_type).await?;
+    let mut transaction = request.database().begin().await?;
+    // A change of its dates comes before this, and is seen here, or after, and sees the rule.
+    let subject = Subject::lock(&mut transaction, subject_id).await?.filter(|found| found.subject_type == subject_type);
+    let unknown = || Problem::invalid("subjectId", format!("there is no {subject_type} {subject_id}"));
+    let subject = subject.ok_or_else(unknown)?;
     if subject.anchor(says.anchor, context)?.is_none() {
         return Err(Problem::invalid("rule.anchor", format!("the {subject_type} has no {} date", says.anchor)));
     }
     let rule = Rule { active, ..Rule::new(&subject, &says, &channels, now) };
-    let mut transaction = request.database().begin().await?;
     rule.insert(&mut transaction).await.map_err(taken)?;
     let answer = request.commit(transaction, Answer::created(rule.view())?).await?;
-    scheduler::schedule_all(context, &[rule.id], now).await;
+    scheduler::schedule_all(context, Plan::of(rule.id), now).await;
     // As it is by now; what was kept tells how it began.
     match Rule::find(&request.database(), rule.id).await? {
         Some(rule) => answer.showing(rule.view()),
@@ -165,7 +167,7 @@ async fn patch(request: Request) -> Result<Answer, Problem> {
     }
     transaction.commit().await?;
     if is_moved {
-        scheduler::schedule_all(context, &[rule.id], now).await;
+        scheduler::schedule_all(context, Plan::of(rule.id), now).await;
     }
     Answer::ok(found(&request).await?.view())
 }
@@ -177,11 +179,6 @@ async fn delete(request: Request) -> Result<Answer, Problem> {
     scheduler::delete(&mut transaction, &rule, request.now).await?;
     transaction.commit().await?;
     Ok(Answer::nothing())
-}
-
-async fn subject(request: &Request, id: Uuid, subject_type: &str) -> Result<Subject, Problem> {
-    let found = Subject::find(&request.database(), id).await?.filter(|found| found.subject_type == subject_type);
-    found.ok_or_else(|| Problem::invalid("subjectId", format!("there is no {subject_type} {id}")))
 }
 
 async fn found(request: &Request) -> Result<Rule, Problem> {
@@ -199,10 +196,6 @@ async fn locked(transaction: &mut Transaction, request: &Request) -> Result<(Rul
     Ok((rule, subject))
 }
 
-/// The database knows best whether the subject has such a rule.
 fn taken(error: sqlx::Error) -> Problem {
-    match error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
-        true => Problem::conflict("the subject has such a rule already"),
-        false => error.into(),
-    }
+    Problem::taken(error, "the subject has such a rule already")
 }

@@ -3,63 +3,182 @@
 //! What a command means for the rules of its subject is decided inside the command's own transaction: rules are made, taken
 //! back or made `pending` again there, and tasks of a date that no longer holds are cancelled with it. Scheduling comes after
 //! the commit, rule by rule, and can fail without undoing anything: the reconciler tries again.
+//!
+//! Writing the rules can fail, too, each for itself, and undoes nothing either. The task of the old date is cancelled all the same,
+//! and the subject notes which of its dates are `unplanned`: the next command, or the reconciler, plans those anew.
+
+use std::collections::BTreeSet;
+use std::fmt;
 
 use chrono::{DateTime, Utc};
-use punctual_sdk::{Context, Error, NewTask, Problem, Transaction, on_either, sqlx};
-use serde_json::json;
+use punctual_sdk::{Context, EnqueueError, Error, NewTask, Transaction, on_either, sqlx};
+use serde_json::{Value, json};
 use tracing::error;
 use uuid::Uuid;
 
 use crate::rule::{Rule, Says};
 use crate::subject::{KINDS, Subject};
 
-/// A subject was made: it gets a rule for each date that it has. Answers the rules to schedule.
+/// What is left to do after a command is committed: rules to schedule, and errors to log.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    rules: Vec<Uuid>,
+    unplanned: BTreeSet<String>,
+    scheduler_errors: Vec<Value>,
+}
+
+impl Plan {
+    /// To schedule one rule.
+    pub(crate) fn of(rule: Uuid) -> Self {
+        Self { rules: vec![rule], ..Self::default() }
+    }
+
+    fn failed(&mut self, subject: &Subject, kind: &str, rule: Option<Uuid>, error: &dyn fmt::Display) {
+        self.unplanned.insert(kind.to_owned());
+        self.scheduler_errors.push(json!({
+            "subjectId": subject.id, "kind": kind, "notificationRuleId": rule, "error": error.to_string(),
+        }));
+    }
+}
+
+/// A subject was made: it gets a rule for each date that it has.
 pub(crate) async fn on_subject_created(
     transaction: &mut Transaction,
     context: &Context,
     subject: &Subject,
     now: DateTime<Utc>,
-) -> Result<Vec<Uuid>, Problem> {
-    let mut planned = Vec::new();
+) -> Result<Plan, sqlx::Error> {
+    let mut plan = Plan::default();
     for kind in KINDS {
-        if subject.anchor(kind, context)?.is_some() {
-            planned.push(add_automatic(transaction, subject, kind, now).await?);
+        match subject.anchor(kind, context) {
+            Ok(Some(_)) => add_automatic(transaction, subject, kind, now, &mut plan).await?,
+            Ok(None) => {}
+            Err(error) => plan.failed(subject, kind, None, &error),
         }
     }
-    Ok(planned)
+    note_unplanned(transaction, subject.id, None, &plan).await?;
+    Ok(plan)
 }
 
-/// A subject was changed. Answers the rules to schedule.
+/// A subject was changed, or has dates that are unplanned.
 pub(crate) async fn on_subject_dates_changed(
     transaction: &mut Transaction,
     context: &Context,
     before: &Subject,
     subject: &Subject,
     now: DateTime<Utc>,
-) -> Result<Vec<Uuid>, Problem> {
-    let rules = Rule::lock_all(transaction, subject.id).await?;
-    let mut planned = Vec::new();
+) -> Result<Plan, sqlx::Error> {
+    let mut plan = Plan::default();
+    lock_rules(transaction, subject).await?;
+    let rules = Rule::read_all(transaction, subject.id).await?;
     for kind in KINDS {
-        let (was, is) = (before.anchor(kind, context)?, subject.anchor(kind, context)?);
+        // What was not planned is as good as new.
+        let was = if before.is_unplanned(kind) { Ok(None) } else { before.anchor(kind, context) };
+        let (was, is) = match was.and_then(|was| Ok((was, subject.anchor(kind, context)?))) {
+            Ok(dates) => dates,
+            Err(error) => {
+                plan.failed(subject, kind, None, &error);
+                continue;
+            }
+        };
         let of_kind: Vec<_> = rules.iter().filter(|rule| rule.kind == kind).collect();
         match (of_kind.first(), was, is) {
             (Some(_), _, None) => {
                 for rule in of_kind {
-                    delete(transaction, rule, now).await?;
+                    change(transaction, subject, rule, Change::Delete, now, &mut plan).await?;
                 }
             }
-            (None, None, Some(_)) => planned.push(add_automatic(transaction, subject, kind, now).await?),
-            (Some(_), was, is) if was != is => {
-                for rule in to_plan(of_kind, subject, context, now)? {
-                    make_pending(transaction, rule, now).await?;
-                    planned.push(rule.id);
+            (None, None, Some(_)) => add_automatic(transaction, subject, kind, now, &mut plan).await?,
+            (Some(_), was, is) if was != is => match to_plan(of_kind, subject, context, now) {
+                Ok(rules) => {
+                    for rule in rules {
+                        change(transaction, subject, rule, Change::MakePending, now, &mut plan).await?;
+                    }
                 }
-            }
+                Err(error) => plan.failed(subject, kind, None, &error),
+            },
             // The date is the same, or somebody has taken the rule away.
             _ => {}
         }
     }
-    Ok(planned)
+    note_unplanned(transaction, subject.id, before.unplanned.as_deref(), &plan).await?;
+    Ok(plan)
+}
+
+/// Plans the dates of a subject that are unplanned, unless somebody did meanwhile.
+pub(crate) async fn plan_again(context: &Context, subject: Uuid, now: DateTime<Utc>) -> Result<(), Error> {
+    let mut transaction = context.database().begin().await?;
+    let Some(subject) = Subject::lock(&mut transaction, subject).await? else { return Ok(()) };
+    let plan = on_subject_dates_changed(&mut transaction, context, &subject, &subject, now).await?;
+    transaction.commit().await?;
+    schedule_all(context, plan, now).await;
+    Ok(())
+}
+
+/// Notes with a subject which of its dates are unplanned now.
+async fn note_unplanned(
+    transaction: &mut Transaction,
+    subject: Uuid,
+    before: Option<&str>,
+    plan: &Plan,
+) -> Result<(), sqlx::Error> {
+    let kinds: Vec<_> = plan.unplanned.iter().map(String::as_str).collect();
+    let unplanned = Some(kinds.join(" ")).filter(|kinds| !kinds.is_empty());
+    if unplanned.as_deref() == before {
+        return Ok(());
+    }
+    let update = "UPDATE operations_subjects SET unplanned = $2 WHERE id = $1";
+    on_either!(transaction, |connection| {
+        sqlx::query(update).bind(subject).bind(unplanned).execute(connection).await.map(drop)
+    })
+}
+
+/// Locks the rules of a subject; where that cannot be, it goes on without: the subject is locked, and each write fails for itself.
+async fn lock_rules(transaction: &mut Transaction, subject: &Subject) -> Result<(), sqlx::Error> {
+    let before = transaction.savepoint().await?;
+    match Rule::lock_all(transaction, subject.id).await {
+        Ok(()) => Ok(()),
+        Err(_) => transaction.undo_to(before).await,
+    }
+}
+
+/// What becomes of a rule.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Delete,
+    MakePending,
+}
+
+/// Changes a rule, which can fail alone. Its task is cancelled in any case: it stands for a date that no longer holds.
+async fn change(
+    transaction: &mut Transaction,
+    subject: &Subject,
+    rule: &Rule,
+    change: Change,
+    now: DateTime<Utc>,
+    plan: &mut Plan,
+) -> Result<(), sqlx::Error> {
+    let before = transaction.savepoint().await?;
+    let changed = match change {
+        Change::Delete => delete(transaction, rule, now).await,
+        Change::MakePending => make_pending(transaction, rule, now).await,
+    };
+    match (changed, change) {
+        (Ok(()), Change::MakePending) => plan.rules.push(rule.id),
+        (Ok(()), Change::Delete) => {}
+        (Err(error), _) => {
+            transaction.undo_to(before).await?;
+            plan.failed(subject, &rule.kind, Some(rule.id), &error);
+            if let Some(task) = rule.schedule_id {
+                let before = transaction.savepoint().await?;
+                if let Err(error) = transaction.cancel(task).await {
+                    transaction.undo_to(before).await?;
+                    plan.failed(subject, &rule.kind, Some(rule.id), &error);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The rules of a date that has changed which are planned anew: those that live, and those that were dropped and have something
@@ -85,26 +204,37 @@ pub(crate) async fn on_subject_deleted(
     transaction: &mut Transaction,
     subject: &Subject,
     now: DateTime<Utc>,
-) -> Result<(), Problem> {
-    for rule in Rule::lock_all(transaction, subject.id).await? {
-        delete(transaction, &rule, now).await?;
+) -> Result<Plan, sqlx::Error> {
+    let mut plan = Plan::default();
+    lock_rules(transaction, subject).await?;
+    for rule in Rule::read_all(transaction, subject.id).await? {
+        change(transaction, subject, &rule, Change::Delete, now, &mut plan).await?;
     }
-    Ok(())
+    Ok(plan)
 }
 
+/// Gives a subject the rule that comes with a date, which can fail alone.
 async fn add_automatic(
     transaction: &mut Transaction,
     subject: &Subject,
     kind: &'static str,
     now: DateTime<Utc>,
-) -> Result<Uuid, Problem> {
+    plan: &mut Plan,
+) -> Result<(), sqlx::Error> {
     let rule = Rule::new(subject, &Says::at_subject_date(kind), &["email"], now);
-    rule.insert(transaction).await?;
-    Ok(rule.id)
+    let before = transaction.savepoint().await?;
+    match rule.insert(transaction).await {
+        Ok(()) => plan.rules.push(rule.id),
+        Err(error) => {
+            transaction.undo_to(before).await?;
+            plan.failed(subject, kind, None, &error);
+        }
+    }
+    Ok(())
 }
 
 /// Soft-deletes a rule for good, and cancels its task.
-pub(crate) async fn delete(transaction: &mut Transaction, rule: &Rule, now: DateTime<Utc>) -> Result<(), Problem> {
+pub(crate) async fn delete(transaction: &mut Transaction, rule: &Rule, now: DateTime<Utc>) -> Result<(), EnqueueError> {
     if let Some(task) = rule.schedule_id {
         transaction.cancel(task).await?;
     }
@@ -148,7 +278,7 @@ pub(crate) async fn make_pending(
     transaction: &mut Transaction,
     rule: &Rule,
     now: DateTime<Utc>,
-) -> Result<(), Problem> {
+) -> Result<(), EnqueueError> {
     if let Some(task) = rule.schedule_id {
         transaction.cancel(task).await?;
     }
@@ -162,11 +292,12 @@ pub(crate) async fn make_pending(
     Ok(())
 }
 
-/// Schedules rules after a command, each for itself. What goes wrong is logged, and nobody hears of it otherwise.
-pub(crate) async fn schedule_all(context: &Context, ids: &[Uuid], now: DateTime<Utc>) {
-    let mut scheduler_errors = Vec::new();
-    for id in ids {
-        if let Err(error) = schedule(context, *id, now).await {
+/// Schedules rules after a command, each for itself. What goes wrong, or went wrong in the command, is logged, and nobody hears of it
+/// otherwise.
+pub(crate) async fn schedule_all(context: &Context, plan: Plan, now: DateTime<Utc>) {
+    let Plan { rules, mut scheduler_errors, .. } = plan;
+    for id in rules {
+        if let Err(error) = schedule(context, id, now).await {
             scheduler_errors.push(json!({"notificationRuleId": id, "error": error.to_string()}));
         }
     }

@@ -28,6 +28,8 @@ row! {
         pub(crate) creator: String,
         /// Participants of an event, related users of a task.
         pub(crate) people: String,
+        /// The kinds whose rules could not all be written, with blanks in between.
+        pub(crate) unplanned: Option<String>,
         pub(crate) created_at: DateTime<Utc>,
         pub(crate) updated_at: DateTime<Utc>,
     }
@@ -76,6 +78,11 @@ impl Subject {
             let bound = bound.bind(self.is_all_day).bind(&self.timezone).bind(&self.creator).bind(&self.people);
             bound.bind(self.updated_at).execute(connection).await.map(drop)
         })
+    }
+
+    /// Whether the rules of a kind are behind its date.
+    pub(crate) fn is_unplanned(&self, kind: &str) -> bool {
+        self.unplanned.as_deref().unwrap_or_default().split(' ').any(|unplanned| unplanned == kind)
     }
 
     /// The name of its zone: its own, else the organisation's, else UTC.

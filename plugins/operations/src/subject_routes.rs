@@ -1,7 +1,9 @@
 //! `/events` and `/tasks`: each command saves its subject, and then has the rules scheduled that it means.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use punctual_sdk::{Answer, Context, Fields, Page, Problem, Request, Route, Schema, Transaction, on_either, sqlx};
+use punctual_sdk::{
+    Answer, Context, Fields, Page, Problem, Request, Route, Schema, Transaction, exactly, on_either, sqlx,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -169,6 +171,7 @@ fn read(
         timezone,
         creator: json!(creator).to_string(),
         people: json!(people).to_string(),
+        unplanned: None,
         created_at,
         updated_at,
     })
@@ -208,9 +211,9 @@ async fn create(request: Request, subject_type: &'static str) -> Result<Answer, 
     let subject = read(request.fields(), &request.context, subject_type, Uuid::now_v7(), [now, now])?;
     let mut transaction = request.database().begin().await?;
     subject.insert(&mut transaction).await?;
-    let planned = scheduler::on_subject_created(&mut transaction, &request.context, &subject, now).await?;
+    let plan = scheduler::on_subject_created(&mut transaction, &request.context, &subject, now).await?;
     let answer = request.commit(transaction, Answer::created(subject.view())?).await?;
-    scheduler::schedule_all(&request.context, &planned, now).await;
+    scheduler::schedule_all(&request.context, plan, now).await;
     Ok(answer)
 }
 
@@ -228,6 +231,10 @@ async fn patch(request: Request, subject_type: &'static str) -> Result<Answer, P
         let mut there = before.view();
         if let Value::Object(fields) = &mut there {
             fields.retain(|name, _| !["id", "createdAt", "updatedAt"].contains(&name.as_str()));
+            let (start, end, _) = names(subject_type);
+            for (name, at) in [(start, before.start_at), (end, before.end_at)] {
+                fields.insert(name.to_owned(), at.map(exactly).into());
+            }
         }
         request.merged_into(there)
     };
@@ -245,9 +252,9 @@ async fn update(
     let before = locked(&mut transaction, &request, subject_type).await?;
     let subject = read(fields(&request, &before), context, subject_type, before.id, [before.created_at, now])?;
     subject.update(&mut transaction).await?;
-    let planned = scheduler::on_subject_dates_changed(&mut transaction, context, &before, &subject, now).await?;
+    let plan = scheduler::on_subject_dates_changed(&mut transaction, context, &before, &subject, now).await?;
     transaction.commit().await?;
-    scheduler::schedule_all(context, &planned, now).await;
+    scheduler::schedule_all(context, plan, now).await;
     Answer::ok(subject.view())
 }
 
@@ -259,8 +266,9 @@ async fn delete(request: Request, subject_type: &'static str) -> Result<Answer, 
     on_either!(transaction, |connection| {
         sqlx::query(delete).bind(subject.id).execute(connection).await?;
     });
-    scheduler::on_subject_deleted(&mut transaction, &subject, request.now).await?;
+    let plan = scheduler::on_subject_deleted(&mut transaction, &subject, request.now).await?;
     transaction.commit().await?;
+    scheduler::schedule_all(&request.context, plan, request.now).await;
     Ok(Answer::nothing())
 }
 

@@ -129,6 +129,12 @@ pub fn shown(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
+/// An instant with everything the database holds of it, for [`merged_into`](crate::Request::merged_into): what a caller leaves
+/// alone does not change.
+pub fn exactly(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

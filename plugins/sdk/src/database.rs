@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sqlx::{PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -81,6 +81,7 @@ impl Database {
             has_enqueued: false,
             has_posted: false,
             cancelled: Vec::new(),
+            savepoints: 0,
             _time: self.overstay.begin(),
         })
     }
@@ -111,7 +112,18 @@ pub struct Transaction {
     has_enqueued: bool,
     has_posted: bool,
     cancelled: Vec<Uuid>,
+    savepoints: u32,
     _time: Option<AbortOnDropHandle<()>>,
+}
+
+/// Where a transaction stood: [`Transaction::savepoint`].
+#[derive(Debug)]
+#[must_use]
+pub struct Savepoint {
+    name: String,
+    has_enqueued: bool,
+    has_posted: bool,
+    cancelled: usize,
 }
 
 /// The turn goes on to the next when the transaction has ended.
@@ -147,6 +159,38 @@ impl Transaction {
         self.writer.clone().cancel(self.either(), vec![task_id]).await?;
         self.cancelled.push(task_id);
         Ok(())
+    }
+
+    /// Remembers where the transaction stands, for work that may fail alone: [`undo_to`](Self::undo_to) takes back what came after,
+    /// and the rest is committed all the same. An error without that spoils the transaction on PostgreSQL.
+    ///
+    /// # Errors
+    /// When the database is away.
+    pub async fn savepoint(&mut self) -> Result<Savepoint, sqlx::Error> {
+        self.savepoints += 1;
+        let name = format!("part_{}", self.savepoints);
+        self.say(format!("SAVEPOINT {name}")).await?;
+        let Self { has_enqueued, has_posted, .. } = *self;
+        Ok(Savepoint { name, has_enqueued, has_posted, cancelled: self.cancelled.len() })
+    }
+
+    /// Makes everything since then never have been.
+    ///
+    /// # Errors
+    /// When the database is away.
+    pub async fn undo_to(&mut self, savepoint: Savepoint) -> Result<(), sqlx::Error> {
+        self.say(format!("ROLLBACK TO SAVEPOINT {}", savepoint.name)).await?;
+        (self.has_enqueued, self.has_posted) = (savepoint.has_enqueued, savepoint.has_posted);
+        self.cancelled.truncate(savepoint.cancelled);
+        Ok(())
+    }
+
+    async fn say(&mut self, statement: String) -> Result<(), sqlx::Error> {
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+        match self.either() {
+            Either::Sqlite(connection) => statement.execute(connection).await.map(drop),
+            Either::Postgres(connection) => statement.execute(connection).await.map(drop),
+        }
     }
 
     pub(crate) async fn keep(&mut self, call: &Call, status: u16, body: &str) -> Result<Kept, EnqueueError> {

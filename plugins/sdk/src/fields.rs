@@ -1,6 +1,6 @@
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, SubsecRound, Utc};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -53,20 +53,20 @@ impl Fields {
         read(self, name).unwrap_or_default()
     }
 
-    /// A text of 1 to 1000 characters.
+    /// A text of 1 to 1000 characters, none of them U+0000, which PostgreSQL cannot hold.
     pub fn text(&mut self, name: &str) -> Option<String> {
-        self.read(name, "must be a text of 1 to 1000 characters", |value| {
+        self.read(name, "must be a text of 1 to 1000 characters, without U+0000", |value| {
             let text = value.as_str()?;
-            let is_fine = (1..=MAX_TEXT).contains(&text.chars().count()) && !text.trim().is_empty();
+            let is_fine = is_of(text, MAX_TEXT) && !text.trim().is_empty();
             is_fine.then(|| text.to_owned())
         })
     }
 
     /// A name or key, as [`Schema::key`](crate::Schema::key) describes it.
     pub fn key(&mut self, name: &str) -> Option<String> {
-        self.read(name, "must be a text of 1 to 200 characters", |value| {
+        self.read(name, "must be a text of 1 to 200 characters, without U+0000", |value| {
             let text = value.as_str()?;
-            (1..=200).contains(&text.chars().count()).then(|| text.to_owned())
+            is_of(text, 200).then(|| text.to_owned())
         })
     }
 
@@ -77,7 +77,7 @@ impl Fields {
         })
     }
 
-    /// An instant: RFC 3339 with an offset.
+    /// An instant: RFC 3339 with an offset, cut to the microseconds that both databases hold.
     pub fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let expected = "must be an RFC 3339 instant with an offset such as 2026-11-16T14:30:00Z";
         self.check(name, |value| {
@@ -85,7 +85,7 @@ impl Fields {
             let text = value.as_str().ok_or(expected)?.replace(' ', "+");
             let at = DateTime::parse_from_rfc3339(&text).map_err(|_| expected)?.to_utc();
             // What both databases, and a year of four digits, can hold.
-            within_years(&at, 1970..=9998).map(|()| at)
+            within_years(&at, 1970..=9998).map(|()| at.trunc_subsecs(6))
         })
     }
 
@@ -218,6 +218,11 @@ impl Fields {
     }
 }
 
+/// Whether a text has 1 to so many characters, all of which both databases hold.
+fn is_of(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.chars().count()) && !text.contains('\0')
+}
+
 /// Whether it is an address as RFC 5321 has it, without quotes, comments and addresses of machines. Letters and digits may be of any
 /// script.
 fn is_address(text: &str) -> bool {
@@ -282,6 +287,19 @@ mod tests {
                 "rest"
             ]
         );
+    }
+
+    #[test]
+    fn texts_and_keys_hold_no_nul_which_postgresql_cannot_hold() {
+        let mut fields = Fields::of(json!({"text": "a\0b", "key": "a\0b", "fine": "a b"}));
+        assert!(fields.text("text").is_none() && fields.key("key").is_none() && fields.text("fine").is_some());
+        assert_eq!(errors(fields), ["text", "key"]);
+    }
+
+    #[test]
+    fn an_instant_is_cut_to_what_both_databases_hold() {
+        let mut fields = Fields::of(json!({"at": "2026-01-01T00:00:00.123456789Z"}));
+        assert_eq!(crate::exactly(fields.instant("at").unwrap()), "2026-01-01T00:00:00.123456Z");
     }
 
     #[test]

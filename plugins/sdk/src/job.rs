@@ -43,8 +43,32 @@ impl Job {
     }
 }
 
+/// Says how a run ended that did not come to its end: it panicked, or it was dropped because its time was over, its task was
+/// cancelled or the node stops.
+struct Unfinished {
+    name: &'static str,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl Unfinished {
+    fn duration_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let err = if std::thread::panicking() { "panicked" } else { "stopped before its end" };
+            error!(job = self.name, err, durationMs = self.duration_ms(), "Job failed");
+        }
+    }
+}
+
 /// Runs a job from its first line in the log to its last: `Job started`, then `Job completed` with how many records were
-/// `processed`, `sent`, `skipped` and `failed`, or `Job failed` with the error. An error fails the attempt and nothing else.
+/// `processed`, `sent`, `skipped` and `failed`, or `Job failed` with the error, also if it panics or is stopped. An error fails the
+/// attempt and nothing else.
 pub async fn run_job(name: &'static str, run: impl AsyncFnOnce(&Job) -> Result<(), Error>) -> Outcome {
     let job = Job {
         name,
@@ -53,10 +77,11 @@ pub async fn run_job(name: &'static str, run: impl AsyncFnOnce(&Job) -> Result<(
         skipped: AtomicU64::new(0),
         failed: AtomicU64::new(0),
     };
-    let begun = Instant::now();
+    let mut unfinished = Unfinished { name, begun: Instant::now(), has_ended: false };
     info!(job = name, "Job started");
     let ended = run(&job).await;
-    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    unfinished.has_ended = true;
+    let duration_ms = unfinished.duration_ms();
     match ended {
         Ok(()) => {
             let [processed, sent, skipped, failed] =

@@ -544,13 +544,13 @@ mod state_cell;
 mod template;
 mod zone;
 
-pub use answer::{Answer, AnswerContent, Page, shown};
+pub use answer::{Answer, AnswerContent, Page, exactly, shown};
 pub use arrival::Arrival;
 pub use async_trait::async_trait;
 pub use attempt::Attempt;
 pub use blocking::blocking;
 pub use context::Context;
-pub use database::{Database, Either, Transaction};
+pub use database::{Database, Either, Savepoint, Transaction};
 pub use defaults::{DefaultSchedule, DefaultTopic};
 pub use fields::Fields;
 pub use health::{HealthCheck, Trouble};

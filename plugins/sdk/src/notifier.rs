@@ -62,6 +62,9 @@ impl Notifier {
     /// What could not be sent is not tried again by itself: that is for the caller to decide, who calls again with the same
     /// key. It can be seen, and tried again, in the outbox. Call it outside of transactions.
     ///
+    /// A key that is known sends what was stored with it the first time, to the recipient of that time, whatever the message
+    /// says now. Where one of them may change in between, such as an address in the configuration, it belongs in the key.
+    ///
     /// # Errors
     /// When it could not be sent.
     pub async fn deliver(&self, message: Message) -> Result<String, NotifyError> {

@@ -71,6 +71,15 @@ impl Problem {
         Self::new(ProblemKind::Conflict, detail)
     }
 
+    /// A conflict, if the database says that there is such a thing already; else what the error is.
+    pub fn taken(error: sqlx::Error, detail: impl Into<String>) -> Self {
+        // The database knows best: whoever looks first may be overtaken.
+        match error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) {
+            true => Self::conflict(detail),
+            false => error.into(),
+        }
+    }
+
     fn broken(error: &dyn fmt::Display) -> Self {
         tracing::error!(%error, "a plugin's route is broken");
         Self::new(ProblemKind::Internal, "something broke on our side; the log says more")

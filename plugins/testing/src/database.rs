@@ -1,8 +1,10 @@
 use std::env;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use punctual_sdk::sqlx::{self, AssertSqlSafe, Connection, PgConnection};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 /// Where a test's data is.
@@ -11,6 +13,8 @@ pub(crate) enum Place {
     /// In memory.
     #[default]
     Memory,
+    /// In a file, which is gone with the last who knows of it.
+    File(Arc<TempDir>),
     /// In a schema of a PostgreSQL server.
     Schema { server: String, name: String },
 }
@@ -19,6 +23,7 @@ impl Place {
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Memory => "sqlite::memory:".to_owned(),
+            Self::File(folder) => format!("sqlite://{}", folder.path().join("punctual.db").display()),
             Self::Schema { server, name } => {
                 let separator = if server.contains('?') { '&' } else { '?' };
                 format!("{server}{separator}options=-csearch_path%3D{name}")
@@ -37,6 +42,20 @@ impl Place {
 /// Which database a test runs on: what [`on_both_databases!`](crate::on_both_databases) gives to each of its tests.
 #[derive(Debug, Clone, Default)]
 pub struct TestDatabase(pub(crate) Place);
+
+impl TestDatabase {
+    /// One whose data outlives the node, for tests that start another on it.
+    ///
+    /// # Panics
+    /// When there is no room for a file.
+    #[must_use]
+    pub fn that_lasts(self) -> Self {
+        match self.0 {
+            Place::Memory => Self(Place::File(Arc::new(tempfile::tempdir().expect("a folder")))),
+            place => Self(place),
+        }
+    }
+}
 
 /// Runs a test on a SQLite database in memory.
 pub fn on_sqlite<T: Future<Output = ()>>(test: impl FnOnce(TestDatabase) -> T) {

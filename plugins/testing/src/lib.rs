@@ -47,9 +47,9 @@ use punctual_domain::outbox::{self, MessageStatus};
 use punctual_domain::store::{Page, Reply, Span, Store, TaskFilter};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Topic, TopicPattern};
-use punctual_sdk::engine::Engine;
+use punctual_sdk::engine::{self, Engine};
 use punctual_sdk::sqlx::{self, AssertSqlSafe};
-use punctual_sdk::{Database, Either, Method, NewTask, Plugin, Route};
+use punctual_sdk::{Context, Database, Either, Method, NewTask, Plugin, Route};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -89,6 +89,8 @@ pub struct Punctual {
     engine: Arc<dyn Engine>,
     plugin: &'static str,
     routes: Vec<Route>,
+    /// Its files stay as long as the node.
+    _database: TestDatabase,
 }
 
 /// Starts a node with one plugin, its migrations applied, on a SQLite database in memory. The clock stands at the beginning
@@ -144,6 +146,8 @@ impl Setup {
         let Self { plugin, database, at, settings } = self;
         // From the first line on.
         logs();
+        // As the service does for whoever calls somebody over HTTP.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let clock = FakeClock::at_text(&at);
         let options = punctual_store::Options { clock: Some(Arc::new(clock.clone())), ..Default::default() };
         let store = punctual_store::connect(&database.0.url(), options).await.expect("a database");
@@ -197,6 +201,7 @@ impl Setup {
             engine,
             plugin: plugin.name(),
             routes: plugin.routes(),
+            _database: database,
         }
     }
 }
@@ -339,7 +344,12 @@ impl Punctual {
 
     /// From now on no message can be sent, for this reason, or all can again.
     pub fn fail_messages(&self, error: Option<&str>) {
-        self.post.fail(error);
+        self.post.fail(None, error);
+    }
+
+    /// From now on no message to this recipient can be sent, for this reason, and all others can.
+    pub fn fail_messages_to(&self, recipient: &str, error: &str) {
+        self.post.fail(Some(recipient), Some(error));
     }
 
     /// Moves the clock, from one instant at which a task, a message or a schedule is due to the next, and waits at each until nothing is
@@ -418,6 +428,49 @@ impl Punctual {
         };
         done.expect("the statements are right");
         transaction.commit().await.expect("the database is there");
+    }
+
+    /// Does something while a transaction with these statements is open, which is committed once that waits for it, or has
+    /// ended. On SQLite, where one writes at a time, it comes after the commit.
+    ///
+    /// # Panics
+    /// When the statements fail, or nothing moves in time.
+    pub async fn meanwhile<T>(&self, statements: impl Into<String>, work: impl Future<Output = T>) -> T {
+        let mut transaction = self.database().begin().await.expect("the database is there");
+        let statements = AssertSqlSafe(statements.into());
+        let pid: i32 = match transaction.either() {
+            Either::Sqlite(connection) => {
+                sqlx::raw_sql(statements).execute(connection).await.expect("the statements are right");
+                transaction.commit().await.expect("the database is there");
+                return work.await;
+            }
+            Either::Postgres(connection) => {
+                sqlx::raw_sql(statements).execute(&mut *connection).await.expect("the statements are right");
+                sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(connection).await.expect("the server answers")
+            }
+        };
+        let waits = self.until(|| async {
+            let count = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+            let Either::Postgres(pool) = self.database().either() else { return Ok(()) };
+            let waiting: i64 = sqlx::query_scalar(count).bind(pid).fetch_one(pool).await.expect("the server answers");
+            if waiting > 0 { Ok(()) } else { Err(Vec::new()) }
+        });
+        tokio::pin!(work);
+        tokio::select! {
+            done = &mut work => {
+                transaction.commit().await.expect("the database is there");
+                done
+            }
+            () = waits => {
+                transaction.commit().await.expect("the database is there");
+                work.await
+            }
+        }
+    }
+
+    /// What the plugin may use of the node.
+    pub fn context(&self) -> Context {
+        engine::context(self.plugin, Arc::clone(&self.engine))
     }
 
     /// What the clock shows.

@@ -32,7 +32,13 @@ pub(crate) struct Post(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     sent: Vec<Message>,
-    error: Option<String>,
+    error: Option<Failing>,
+}
+
+/// Why messages cannot be sent, and which: those to one recipient, or all.
+struct Failing {
+    recipient: Option<String>,
+    error: String,
 }
 
 impl Post {
@@ -46,8 +52,9 @@ impl Post {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).sent.clone()
     }
 
-    pub(crate) fn fail(&self, error: Option<&str>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).error = error.map(str::to_owned);
+    pub(crate) fn fail(&self, recipient: Option<&str>, error: Option<&str>) {
+        let failing = error.map(|error| Failing { recipient: recipient.map(str::to_owned), error: error.to_owned() });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).error = failing;
     }
 }
 
@@ -55,7 +62,9 @@ impl Post {
 impl Transport for Post {
     async fn send(&self, message: &outbox::Message) -> Result<String, DeliveryError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = &state.error {
+        if let Some(Failing { recipient, error }) = &state.error
+            && recipient.as_ref().is_none_or(|recipient| *recipient == message.recipient)
+        {
             return Err(DeliveryError::later(error));
         }
         let content = message.content().map_err(DeliveryError::never)?;

@@ -98,6 +98,52 @@ async fn an_alert_that_cannot_be_sent_is_tried_by_the_next_run(database: TestDat
     assert_eq!(punctual.get(&expired).await.text("status"), "inactive");
 }
 
+async fn a_contractor_is_stamped_and_deactivated_at_once_or_not_at_all(database: TestDatabase) {
+    let punctual = told(database).start().await;
+    let expired = until(&punctual, "2026-11-15").await;
+    punctual
+        .execute(
+            "CREATE TRIGGER kept BEFORE UPDATE ON clearpath_contractors WHEN NEW.status = 'inactive'
+             BEGIN SELECT RAISE(ABORT, 'not now'); END",
+            "CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$;
+             CREATE TRIGGER kept BEFORE UPDATE ON clearpath_contractors FOR EACH ROW
+             WHEN (NEW.status = 'inactive') EXECUTE FUNCTION kept()",
+        )
+        .await;
+    // The alert is out, and that could not be noted: the record has failed, and only that.
+    assert_eq!(run(&punctual, "cnrppAlert").await, json!({"processed": 1, "sent": 0, "skipped": 0, "failed": 1}));
+    let untold = punctual.get(&expired).await;
+    assert_eq!((untold.text("status"), stamp(&untold)), ("active", &json!(null)));
+    punctual.execute("DROP TRIGGER kept", "DROP TRIGGER kept ON clearpath_contractors").await;
+    assert_eq!(run(&punctual, "cnrppAlert").await, json!({"processed": 1, "sent": 1, "skipped": 0, "failed": 0}));
+    let noted = punctual.get(&expired).await;
+    assert_eq!((noted.text("status"), stamp(&noted).is_string()), ("inactive", true));
+    assert_eq!(punctual.messages().await.len(), 1);
+}
+
+async fn an_address_that_was_wrong_is_not_written_to_again(database: TestDatabase) {
+    let database = database.that_lasts();
+    let punctual = at_work(database.clone()).setting("ADMIN_ALERT_EMAIL", "admin@exmaple.com").start().await;
+    let soon = until(&punctual, "2026-12-16").await;
+    punctual.fail_messages(Some("no such domain"));
+    assert_eq!(run(&punctual, "cnrppAlert").await["failed"], 1);
+    punctual.stop().await;
+    let punctual = told(database).start().await;
+    assert_eq!(run(&punctual, "cnrppAlert").await["sent"], 1);
+    let [message] = punctual.messages().await.try_into().unwrap();
+    assert_eq!(message.recipient, "admin@example.com");
+    assert!(stamp(&punctual.get(&soon).await).is_string());
+}
+
+async fn a_change_does_not_undo_what_the_job_writes(database: TestDatabase) {
+    let punctual = told(database).start().await;
+    let path = until(&punctual, "2026-11-15").await;
+    let deactivated = "UPDATE clearpath_contractors SET status = 'inactive'";
+    let changed = punctual.meanwhile(deactivated, punctual.patch(&path, json!({"email": "c@example.com"}))).await;
+    assert_eq!((changed.status, changed.text("status"), changed.text("email")), (200, "inactive", "c@example.com"));
+    assert_eq!(punctual.get(&path).await.text("status"), "inactive");
+}
+
 async fn without_an_address_it_warns_and_skips(database: TestDatabase) {
     let punctual = at_work(database).start().await;
     let soon = until(&punctual, "2026-12-16").await;
@@ -158,6 +204,9 @@ on_both_databases![
     a_fire_that_comes_late_counts_for_its_own_month,
     an_expired_contractor_becomes_inactive_after_the_alert,
     an_alert_that_cannot_be_sent_is_tried_by_the_next_run,
+    a_contractor_is_stamped_and_deactivated_at_once_or_not_at_all,
+    an_address_that_was_wrong_is_not_written_to_again,
+    a_change_does_not_undo_what_the_job_writes,
     without_an_address_it_warns_and_skips,
     inactive_contractors_and_those_without_a_date_are_left_alone,
     after_a_crash_in_between_nothing_is_sent_twice,

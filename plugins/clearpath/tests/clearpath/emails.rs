@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_clearpath::Clearpath;
+use punctual_sdk::Plugin;
 use punctual_testing::{Punctual, TestDatabase, logged, on_both_databases};
 use serde_json::json;
 
@@ -227,6 +229,67 @@ async fn the_third_failure_abandons_it(database: TestDatabase) {
     assert_eq!(punctual.post(&format!("{path}/retry"), json!({})).await.status, 409);
 }
 
+/// What somebody is told who looks for e-mails that are stuck, so long from now.
+async fn trouble(punctual: &Punctual, after: Duration) -> Option<String> {
+    let [(_, check)] = Clearpath.health_checks().try_into().ok().unwrap();
+    let trouble = check.look(punctual.context(), punctual.now() + after).await.unwrap();
+    trouble.map(|trouble| trouble.subject)
+}
+
+async fn an_email_that_is_queued_again_waits_from_then_on(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    execute(
+        &punctual,
+        "UPDATE clearpath_email_log SET status = 'abandoned', retry_count = 3 WHERE email_type IN ('day_30', 'day_60')",
+    )
+    .await;
+    punctual.advance(MINUTE * 60).await;
+    for (n, at) in ["2026-11-16T19:00:00.000Z", "2026-12-16T18:00:00.000Z"].into_iter().enumerate() {
+        let retry = format!("/emails/{}/retry", emails(&punctual, &id).await[n]["id"].as_str().unwrap());
+        // One that is not due yet stays so.
+        assert_eq!(punctual.post(&retry, json!({})).await.text("scheduledAt"), at);
+    }
+    assert_eq!(trouble(&punctual, MINUTE * 29).await, None);
+    assert_eq!(trouble(&punctual, MINUTE * 30).await.as_deref(), Some("1 e-mail waits in the email_log"));
+}
+
+async fn an_email_that_is_moved_into_the_past_waits_from_then_on(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({})).await;
+    punctual.advance(MINUTE * 60).await;
+    punctual.patch(&format!("/sessions/{id}"), json!({"activatedAt": A_MONTH_AGO})).await;
+    assert_eq!(due(&punctual, &id).await[0], "day_30 2026-11-16T19:00:00.000Z");
+    assert_eq!(trouble(&punctual, MINUTE * 29).await, None);
+    assert_eq!(trouble(&punctual, MINUTE * 30).await.as_deref(), Some("1 e-mail waits in the email_log"));
+    // What waits does not begin anew when another date changes.
+    execute(&punctual, "UPDATE clearpath_email_log SET scheduled_at = created_at WHERE email_type = 'day_30'").await;
+    punctual.patch(&format!("/sessions/{id}"), json!({"expectedCompletionDate": "2027-02-20"})).await;
+    assert_eq!(due(&punctual, &id).await[0], "day_30 2026-11-16T18:00:00.000Z");
+}
+
+async fn an_email_that_is_out_is_sent_though_its_session_expired_meanwhile(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
+    // As if sessionExpiry came between sending and noting it.
+    let cancel = "UPDATE clearpath_email_log SET status = 'cancelled' WHERE status = 'queued'";
+    punctual
+        .execute(
+            format!(
+                "CREATE TRIGGER expiry AFTER UPDATE ON punctual_outbox WHEN NEW.status = 'sent' BEGIN {cancel}; END"
+            ),
+            format!(
+                "CREATE FUNCTION expiry() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {cancel}; RETURN NULL; END $$;
+                 CREATE TRIGGER expiry AFTER UPDATE ON punctual_outbox FOR EACH ROW
+                 WHEN (NEW.status = 'sent') EXECUTE FUNCTION expiry()"
+            ),
+        )
+        .await;
+    assert_eq!(run(&punctual, "emailQueue").await["sent"], 1);
+    assert_eq!(statuses(&punctual, &id).await[..2], ["day_30: sent", "day_60: cancelled"]);
+    assert_eq!(emails(&punctual, &id).await[0]["providerMessageId"], "message-1");
+}
+
 async fn a_template_error_is_never_tried_again(database: TestDatabase) {
     let punctual = start(database).await;
     let id = session(&punctual, json!({"activatedAt": A_MONTH_AGO})).await;
@@ -283,6 +346,9 @@ on_both_databases![
     the_same_kind_of_another_session_is_no_duplicate,
     what_fails_is_tried_again_by_the_next_run,
     the_third_failure_abandons_it,
+    an_email_that_is_queued_again_waits_from_then_on,
+    an_email_that_is_moved_into_the_past_waits_from_then_on,
+    an_email_that_is_out_is_sent_though_its_session_expired_meanwhile,
     a_template_error_is_never_tried_again,
     an_email_without_a_session_is_sent,
     a_run_that_is_repeated_sends_nothing_twice,

@@ -149,6 +149,25 @@ async fn a_malformed_record_is_logged_and_the_others_are_stored(database: TestDa
     assert!(lines.iter().any(|line| line["excerpt"] == "\"nonsense\""), "{lines:?}");
 }
 
+async fn an_id_that_is_empty_is_one_that_the_lab_does_not_have(database: TestDatabase) {
+    let (punctual, lab) = start(database).await;
+    let id = mailed(&punctual, "CP-1").await;
+    lab.set(Mood::Records(vec![
+        json!({"clearpath_order_id": "", "kit_serial_number": "", "radon_level": 1}),
+        json!({"clearpath_order_id": "", "kit_serial_number": "kit-CP-1", "radon_level": 75}),
+    ]));
+    assert_eq!(run(&punctual, "labResultPoll").await, json!({"processed": 2, "sent": 0, "skipped": 1, "failed": 0}));
+    assert_eq!(result(&punctual, &id).await.unwrap()["radonLevel"], json!(75.0));
+}
+
+async fn an_id_that_no_database_holds_is_malformed(database: TestDatabase) {
+    let (punctual, lab) = start(database).await;
+    let id = mailed(&punctual, "CP-1").await;
+    lab.set(Mood::Records(vec![record("CP-\0", 1.0), record("CP-1", 75.0)]));
+    assert_eq!(run(&punctual, "labResultPoll").await, json!({"processed": 2, "sent": 0, "skipped": 1, "failed": 0}));
+    assert!(result(&punctual, &id).await.is_some());
+}
+
 async fn a_result_is_stored_once(database: TestDatabase) {
     let (punctual, lab) = start(database).await;
     let id = mailed(&punctual, "CP-1").await;
@@ -207,6 +226,8 @@ on_both_databases![
     a_lab_that_is_not_there_is_asked_again_later,
     without_an_address_the_poll_fails,
     a_malformed_record_is_logged_and_the_others_are_stored,
+    an_id_that_is_empty_is_one_that_the_lab_does_not_have,
+    an_id_that_no_database_holds_is_malformed,
     a_result_is_stored_once,
     only_sessions_that_wait_for_a_result_get_one,
     what_cannot_be_stored_is_asked_for_again,

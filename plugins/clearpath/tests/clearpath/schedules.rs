@@ -13,12 +13,12 @@ async fn five_schedules_fire_in_alberta(database: TestDatabase) {
         ("sessionExpiry", "2026-11-16T08:00:00Z"),
         ("certificateExpiry", "2026-11-16T08:00:00Z"),
         ("cnrppAlert", "2026-11-16T08:00:00Z"),
-        ("labResultPoll", "2026-11-15T12:00:00Z"),
+        ("labResultPoll", "2026-11-16T12:00:00Z"),
     ] {
         let schedule = punctual.schedule(name).await;
         assert_eq!(schedule.definition.timezone, "America/Edmonton");
-        let next = if name == "labResultPoll" { "2026-11-16T12:00:00Z" } else { next };
         assert_eq!(schedule.next_fire_at, Some(next.parse().unwrap()), "{name}");
+        assert_eq!(json!(schedule.definition.misfire_policy), "fire_once", "{name}");
     }
 }
 
@@ -40,17 +40,20 @@ async fn a_night_brings_all_jobs_once(database: TestDatabase) {
 }
 
 async fn the_day_of_a_job_is_that_of_its_fire(database: TestDatabase) {
-    // At 02:00 in Alberta it is the 16th there: 90 days after 18 August are over on the 16th, not on the 17th of UTC or the 15th.
-    let punctual = at_work(database).at("2026-11-16T07:59:00Z").start().await;
-    let kept =
-        session(&punctual, json!({"activatedAt": "2026-05-20T00:00:00Z", "expectedCompletionDate": "2026-08-18"}))
-            .await;
-    let over =
-        session(&punctual, json!({"activatedAt": "2026-05-20T00:00:00Z", "expectedCompletionDate": "2026-08-17"}))
-            .await;
-    punctual.advance(crate::MINUTE).await;
-    assert_eq!(crate::field(&punctual, &format!("/sessions/{kept}"), "status").await, "active");
-    assert_eq!(crate::field(&punctual, &format!("/sessions/{over}"), "status").await, "expired");
+    // It is still the 16th in Alberta, and the 17th in UTC already.
+    let punctual = at_work(database).at("2026-11-17T05:00:00Z").start().await;
+    let until = async |date: &str| {
+        let dates = json!({"activatedAt": "2026-05-20T00:00:00Z", "expectedCompletionDate": date});
+        format!("/sessions/{}", session(&punctual, dates).await)
+    };
+    let status = async |path: &str| crate::field(&punctual, path, "status").await;
+    let [first, second, third] = [until("2026-08-17").await, until("2026-08-18").await, until("2026-08-19").await];
+    run(&punctual, "sessionExpiry").await;
+    assert_eq!([status(&first).await, status(&second).await], ["expired", "active"]);
+    // The fire at 02:00 on the 17th is made up for half an hour into the 18th, and is one of the 17th.
+    punctual.oversleep(crate::MINUTE * 60 * 25 + crate::MINUTE * 30).await;
+    assert_eq!(punctual.now().to_rfc3339(), "2026-11-18T06:30:00+00:00");
+    assert_eq!([status(&second).await, status(&third).await], ["expired", "active"]);
 }
 
 async fn a_run_logs_how_it_went(database: TestDatabase) {

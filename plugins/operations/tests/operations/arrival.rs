@@ -241,6 +241,22 @@ async fn a_task_of_a_date_that_no_longer_holds_is_skipped(database: TestDatabase
 async fn after_a_partial_success_only_the_rest_is_sent(database: TestDatabase) {
     let punctual = start(database).await;
     let (id, rule) = soon(&punctual).await;
+    // The first of both, so that it is seen that the second is told all the same.
+    punctual.fail_messages_to("ada@example.com", "her mailbox is full");
+    punctual.advance(HOUR).await;
+    assert_eq!(told(&punctual.messages().await), [("email", "bob@example.com")]);
+    assert_eq!(EVENT.tasks(&punctual, "start").await[0].status, TaskStatus::Pending);
+    assert_eq!(EVENT.automatic(&punctual, &id, "start").await.unwrap()["lastSentAt"], json!(null));
+    punctual.fail_messages(None);
+    punctual.advance(MINUTE).await;
+    assert_eq!(told(&punctual.messages().await), [("email", "bob@example.com"), ("email", "ada@example.com")]);
+    let sent = logged("notifications.operations.sent", json!({"notificationRuleId": rule["id"]}));
+    assert_eq!((sent.len(), &sent[0]["recipientCount"]), (1, &json!(2)));
+}
+
+async fn what_is_out_and_could_not_be_noted_is_not_sent_again(database: TestDatabase) {
+    let punctual = start(database).await;
+    let (id, rule) = soon(&punctual).await;
     // All are out, but that cannot be noted: the attempt fails.
     punctual
         .execute(
@@ -307,5 +323,6 @@ on_both_databases![
     a_task_that_failed_and_is_retried_tells_what_it_could_not,
     a_task_of_a_date_that_no_longer_holds_is_skipped,
     after_a_partial_success_only_the_rest_is_sent,
+    what_is_out_and_could_not_be_noted_is_not_sent_again,
     several_channels_tell_everybody_through_each,
 ];

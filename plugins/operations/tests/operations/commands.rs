@@ -4,7 +4,7 @@ use punctual_sdk::Method;
 use punctual_testing::{TaskStatus, TestDatabase, logged, on_both_databases};
 use serde_json::json;
 
-use crate::{EVENT, HOUR, Names, TASK, instant, rule, rules, start};
+use crate::{EVENT, HOUR, MINUTE, Names, TASK, allow_rules, instant, refuse_rules, rule, rules, start};
 
 const NINE: &str = "2026-01-02T09:00:00.000Z";
 const TEN: &str = "2026-01-02T10:00:00.000Z";
@@ -157,6 +157,46 @@ async fn a_scheduling_failure_is_logged_and_undoes_nothing(database: TestDatabas
     assert_eq!((errors.len(), errors[0]["level"].as_str()), (1, Some("ERROR")));
 }
 
+/// What was logged under `scheduler_errors` of a subject.
+fn scheduler_errors(subject: &str) -> Vec<serde_json::Value> {
+    let lines = logged("notification rules not scheduled", json!({"level": "ERROR"}));
+    let errors = lines.iter().map(|line| serde_json::from_str(line["scheduler_errors"].as_str().unwrap()).unwrap());
+    let errors = errors.flat_map(|errors: Vec<serde_json::Value>| errors);
+    errors.filter(|error| error["subjectId"] == subject).collect()
+}
+
+async fn a_rule_that_cannot_be_written_undoes_no_command(database: TestDatabase) {
+    let punctual = start(database).await;
+    refuse_rules(&punctual, "INSERT", "start").await;
+    let made = EVENT.made(&punctual, Some(NINE), Some(TEN)).await;
+    assert!(EVENT.automatic(&punctual, &made, "start").await.is_none());
+    assert_eq!(EVENT.automatic(&punctual, &made, "end").await.unwrap()["syncStatus"], "synced");
+    let [error] = scheduler_errors(&made).try_into().unwrap();
+    assert_eq!(error["kind"], "start");
+    assert!(error["error"].as_str().unwrap().contains("no rules now"), "{error}");
+    // Neither does it come back by itself as long as that is so.
+    punctual.advance(MINUTE * 5).await;
+    assert!(EVENT.automatic(&punctual, &made, "start").await.is_none());
+    allow_rules(&punctual, "INSERT").await;
+    punctual.advance(MINUTE * 5).await;
+    assert_eq!(EVENT.automatic(&punctual, &made, "start").await.unwrap()["syncStatus"], "synced");
+    assert_eq!(EVENT.live(&punctual, "start").await[0].run_at, instant(NINE));
+    // And once.
+    punctual.advance(MINUTE * 10).await;
+    assert_eq!((rules(&punctual, &made).await.len(), EVENT.tasks(&punctual, "start").await.len()), (2, 1));
+}
+
+async fn a_rule_that_cannot_be_taken_back_undoes_no_deletion(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = EVENT.made(&punctual, Some(NINE), Some(TEN)).await;
+    refuse_rules(&punctual, "UPDATE", "start").await;
+    assert_eq!(punctual.delete(&format!("/events/{id}")).await.status, 204);
+    assert_eq!(punctual.get(&format!("/events/{id}")).await.status, 404);
+    assert_eq!(scheduler_errors(&id).len(), 1);
+    assert!(EVENT.live(&punctual, "start").await.is_empty() && EVENT.live(&punctual, "end").await.is_empty());
+    assert!(EVENT.automatic(&punctual, &id, "end").await.is_none());
+}
+
 async fn one_rule_that_fails_does_not_stop_the_others(database: TestDatabase) {
     let punctual = start(database).await;
     punctual.refuse_tasks(Some("operations.task.start")).await;
@@ -188,6 +228,8 @@ on_both_databases![
     the_same_call_under_one_idempotency_key_makes_one_event,
     deleting_cancels_and_soft_deletes_all_rules,
     a_scheduling_failure_is_logged_and_undoes_nothing,
+    a_rule_that_cannot_be_written_undoes_no_command,
+    a_rule_that_cannot_be_taken_back_undoes_no_deletion,
     one_rule_that_fails_does_not_stop_the_others,
     a_date_that_is_past_makes_a_failed_rule,
 ];

@@ -3,7 +3,7 @@
 use punctual_testing::{Punctual, TaskStatus, TestDatabase, on_both_databases};
 use serde_json::json;
 
-use crate::{DAY, EVENT, HOUR, Names, TASK, instant, rule, start, told};
+use crate::{DAY, EVENT, HOUR, MINUTE, Names, TASK, allow_rules, instant, refuse_rules, rule, start, told};
 
 const NINE: &str = "2026-01-02T09:00:00.000Z";
 const NOON: &str = "2026-01-02T12:00:00.000Z";
@@ -69,6 +69,20 @@ async fn an_unchanged_date_changes_nothing(database: TestDatabase) {
     }
 }
 
+async fn a_date_that_is_finer_than_it_is_shown_stays_as_it_is(database: TestDatabase) {
+    const FINE: &str = "2026-01-02T09:00:00.123456789Z";
+    let punctual = start(database).await;
+    for (names, kind, field, id) in each(&punctual, Some(FINE)).await {
+        let before = names.automatic(&punctual, &id, kind).await.unwrap();
+        names.patch(&punctual, &id, json!({"title": "Renamed"})).await;
+        let mut same = names.body(None, None);
+        same[field] = json!(FINE);
+        assert_eq!(punctual.put(&format!("{}/{id}", names.path), same).await.status, 200);
+        assert_eq!(names.automatic(&punctual, &id, kind).await.unwrap(), before, "{} {kind}", names.name);
+        assert_eq!(names.tasks(&punctual, kind).await.len(), 1);
+    }
+}
+
 async fn changing_one_date_leaves_the_other_alone(database: TestDatabase) {
     let punctual = start(database).await;
     let id = EVENT.made(&punctual, Some(NINE), Some(NOON)).await;
@@ -105,6 +119,22 @@ async fn a_reschedule_that_fails_leaves_no_task_of_the_old_date(database: TestDa
     assert_eq!(punctual.messages().await, []);
 }
 
+async fn a_date_whose_rule_cannot_be_written_leaves_no_task_of_the_old_one(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = EVENT.made(&punctual, Some(NINE), Some(NOON)).await;
+    let end = EVENT.automatic(&punctual, &id, "end").await.unwrap();
+    refuse_rules(&punctual, "UPDATE", "start").await;
+    EVENT.patch(&punctual, &id, json!({"startDate": "2026-01-02T10:00:00Z"})).await;
+    assert_eq!(punctual.get(&format!("/events/{id}")).await.text("startDate"), "2026-01-02T10:00:00.000Z");
+    assert!(EVENT.live(&punctual, "start").await.is_empty());
+    allow_rules(&punctual, "UPDATE").await;
+    punctual.advance(MINUTE * 5).await;
+    assert_eq!(EVENT.automatic(&punctual, &id, "start").await.unwrap()["syncStatus"], "synced");
+    let [task] = EVENT.live(&punctual, "start").await.try_into().unwrap();
+    assert_eq!(task.run_at, instant("2026-01-02T10:00:00Z"));
+    assert_eq!(EVENT.automatic(&punctual, &id, "end").await.unwrap(), end);
+}
+
 async fn a_rule_that_somebody_deleted_does_not_come_back_with_a_change(database: TestDatabase) {
     let punctual = start(database).await;
     let id = EVENT.made(&punctual, Some(NINE), None).await;
@@ -137,9 +167,11 @@ on_both_databases![
     an_added_date_makes_a_rule,
     a_changed_date_moves_the_task,
     an_unchanged_date_changes_nothing,
+    a_date_that_is_finer_than_it_is_shown_stays_as_it_is,
     changing_one_date_leaves_the_other_alone,
     a_rule_that_was_never_scheduled_gets_a_fresh_task,
     a_reschedule_that_fails_leaves_no_task_of_the_old_date,
+    a_date_whose_rule_cannot_be_written_leaves_no_task_of_the_old_one,
     a_rule_that_somebody_deleted_does_not_come_back_with_a_change,
     an_event_that_was_told_of_and_is_moved_is_told_of_again,
 ];

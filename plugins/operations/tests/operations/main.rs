@@ -85,6 +85,30 @@ impl Names {
     }
 }
 
+/// From now on rules of this kind cannot be written by `INSERT` or `UPDATE`.
+pub(crate) async fn refuse_rules(punctual: &Punctual, write: &str, kind: &str) {
+    punctual
+        .execute(
+            format!(
+                "CREATE TRIGGER no_{write} BEFORE {write} ON operations_notification_rules WHEN NEW.kind = '{kind}'
+                 BEGIN SELECT RAISE(ABORT, 'no rules now'); END"
+            ),
+            format!(
+                "CREATE FUNCTION no_rules() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'no rules now'; END $$;
+                 CREATE TRIGGER no_{write} BEFORE {write} ON operations_notification_rules FOR EACH ROW
+                 WHEN (NEW.kind = '{kind}') EXECUTE FUNCTION no_rules()"
+            ),
+        )
+        .await;
+}
+
+/// They can again.
+pub(crate) async fn allow_rules(punctual: &Punctual, write: &str) {
+    let drop = format!("DROP TRIGGER no_{write}");
+    punctual.execute(drop.clone(), format!("{drop} ON operations_notification_rules")).await;
+}
+
 /// The living rules of a subject, newest first.
 pub(crate) async fn rules(punctual: &Punctual, subject: &str) -> Vec<Value> {
     punctual.get(&format!("/rules?subjectId={subject}")).await.body["items"].as_array().unwrap().clone()

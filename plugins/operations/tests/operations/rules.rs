@@ -58,6 +58,14 @@ async fn a_subject_has_each_rule_once(database: TestDatabase) {
     assert_eq!(rules(&punctual, &id).await.len(), 2);
 }
 
+async fn a_rule_is_made_for_the_date_as_it_is_by_then(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = EVENT.made(&punctual, Some(THIRD), None).await;
+    let taken_away = "UPDATE operations_subjects SET start_at = NULL";
+    let refused = punctual.meanwhile(taken_away, punctual.post("/rules", relative(&id, "-PT24H"))).await;
+    assert_eq!((refused.status, refused.bad_fields()), (400, vec!["rule.anchor"]));
+}
+
 async fn a_deleted_rule_can_be_made_again(database: TestDatabase) {
     let punctual = start(database).await;
     let id = EVENT.made(&punctual, Some(THIRD), None).await;
@@ -164,6 +172,7 @@ on_both_databases![
     a_relative_rule_tells_so_long_before_and_after,
     a_relative_rule_follows_its_date,
     a_subject_has_each_rule_once,
+    a_rule_is_made_for_the_date_as_it_is_by_then,
     a_deleted_rule_can_be_made_again,
     a_rule_is_changed_in_place,
     a_rule_that_has_told_and_is_changed_tells_again,
