@@ -117,7 +117,9 @@ pub enum StartError {
     )]
     Open(SocketAddr),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}")]
+    #[error(
+        "cannot listen on {address}: {error}; another address can be given by --listen, such as 127.0.0.1:0 for any free port"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -213,7 +213,7 @@ fn refusal(status: StatusCode, text: &str) -> String {
         }
     }
     if status == StatusCode::UNAUTHORIZED {
-        told.push_str("\n  set PUNCTUAL_TOKEN to an API key; `punctual key create` makes one");
+        told.push_str("\n  set PUNCTUAL_TOKEN to an API key; an admin's key makes more, and with the service stopped `punctual key create --database URL` does");
     }
     told
 }

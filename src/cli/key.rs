@@ -93,7 +93,9 @@ impl WhereArgs {
         let url = Config::load(&Sources { flags, ..Sources::of_process(plugins) })?.config.database_url;
         let store = punctual_store::connect(url.expose(), Options { connections: 2, ..Options::default() })
             .await
-            .with_context(|| format!("the database {url} cannot be used"))?;
+            .with_context(|| {
+                format!("the database {url} cannot be used (a running service is asked without --database)")
+            })?;
         Ok(Keys::Database(store))
     }
 }

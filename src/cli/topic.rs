@@ -54,7 +54,7 @@ struct OneArgs {
 struct PutArgs {
     /// The topic, or a prefix such as 'mail.*'
     name: String,
-    /// What serves it, unless --webhook or --queue says that
+    /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME
     #[arg(long, value_name = "TYPE", value_parser = ["handler", "pull", "event"], conflicts_with_all = ["webhook", "queue"])]
     route: Option<String>,
     /// Serve it by a webhook to this address

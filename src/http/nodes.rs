@@ -39,14 +39,13 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
 pub(crate) async fn known(api: &Api) -> Result<Vec<KnownNode>, Problem> {
     let (nodes, leadership) = tokio::try_join!(api.store.nodes(SHOWN), api.store.leadership(LEADERSHIP))?;
     let leader = leadership.filter(|leadership| leadership.expires_at > api.time.now()).map(|held| held.owner);
-    // Where there can be no others nobody is elected: whoever works leads.
-    let leads = |node: &Node| match api.store.has_other_nodes() {
-        true => leader == Some(node.id),
-        false => !api.state.is_paused(),
-    };
+    // Where there can be no others nobody is elected: this one leads unless it is paused, and any before it has ended.
+    let has_others = api.store.has_other_nodes();
+    let leads = |node: &Node| if has_others { leader == Some(node.id) } else { !api.state.is_paused() };
     let now = api.time.now();
     Ok(nodes
         .into_iter()
+        .filter(|node| has_others || node.id == api.node)
         .map(|node| {
             // One of another release may say other things.
             let about: About = serde_json::from_str(node.about.as_str()).unwrap_or_default();

@@ -49,9 +49,15 @@ async fn a_page_says_when_it_is_cut_off_and_hears_again() {
     browser.run("window.loadedOnce = true", &[]).await;
     server.stop();
     says(&browser, "reconnecting").await;
+    let is_old = "return document.querySelector('[data-old]').innerText.startsWith('No answer since')";
+    browser.wait_for(is_old, &[], "a sentence that says how old the page is").await;
     let server = Server::start_with(&database, |command| command.env("PUNCTUAL_LISTEN", &address));
     says(&browser, "live").await;
+    assert_eq!(browser.run("return document.querySelector('[data-old]').hidden", &[]).await, json!(true));
     assert_eq!(browser.run("return window.loadedOnce", &[]).await, json!(true));
+    // On SQLite there is one node: the one before has ended.
+    let nodes = server.get("/api/v1/nodes").await.json();
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 1, "{nodes}");
     server.stop();
 }
 

@@ -2,7 +2,7 @@
 // data-live are exchanged. Without this script every page still reads and every form still works.
 "use strict";
 (() => {
-  const LEAST = 1000, AT_REST = 15000, PATIENCE = 30000;
+  const LEAST = 1000, OLD = 3000, AT_REST = 15000, PATIENCE = 30000;
 
   // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone.
   const span = (seconds) => {
@@ -66,9 +66,16 @@
 
   // --- Whether what is shown is what there is: the stream has to be open, and the last exchange must have succeeded.
   const pulse = document.querySelector("[data-pulse]");
-  let isOpen = false, isBehind = false;
+  const old = document.querySelector("[data-old]");
+  let isOpen = false, isBehind = false, oldSince = 0;
   const beat = () => {
     if (!pulse) return;
+    oldSince = isOpen && !isBehind ? 0 : oldSince || Date.now();
+    const isOld = oldSince > 0 && Date.now() - oldSince >= OLD;
+    old.hidden = !isOld;
+    document.body.classList.toggle("old", isOld);
+    if (isOld) say(old, "No answer since " + clock.format(new Date(oldSince)) + ": what you see is old.");
+    else if (oldSince) setTimeout(beat, OLD);
     pulse.hidden = false;
     pulse.className = isOpen && !isBehind ? "pulse on" : "pulse off";
     say(pulse, !isOpen ? "reconnecting" : isBehind ? "not up to date" : "live");
