@@ -57,7 +57,7 @@ pub(crate) fn page(visitor: &Visitor, place: Place, title: &str, notice: Option<
         &html! {
             (bar(Some(place), &|role| visitor.may(role), &whoami(visitor)))
             main #main tabindex="-1" {
-                p.notice.refused data-old role="alert" hidden {}
+                p.stale data-old role="alert" hidden {}
                 @if is_paused {
                     p.notice.waiting role="status" {
                         "This node is paused: it neither fires schedules nor runs tasks."

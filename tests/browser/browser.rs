@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 use crate::support::Process;
 
+/// How often a driver is started at the most.
+const TRIES: usize = 5;
 /// How long anything may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How WebDriver names an element.
@@ -54,8 +56,12 @@ impl Browser {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut command = Command::new(driver);
         command.args(["--port=0", "--log-level=SEVERE"]);
-        let mut driver = Process::start(&mut command);
-        let line = driver.wait_for_output("started successfully on port");
+        // It chooses a port before it takes it: another test may have been quicker.
+        let started = (0..TRIES).find_map(|_| {
+            let mut driver = Process::start(&mut command);
+            driver.find_output("started successfully on port").map(|line| (driver, line))
+        });
+        let (driver, line) = started.expect("a driver that found a port");
         let port = line.trim_end_matches('.').rsplit(' ').next().unwrap().to_owned();
         let profile = tempfile::tempdir().unwrap();
         let arguments = [

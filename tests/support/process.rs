@@ -46,11 +46,15 @@ impl Process {
 
     /// Waits for a line on stdout that contains `text`.
     pub fn wait_for_output(&mut self, text: &str) -> String {
+        self.find_output(text).unwrap_or_else(|| panic!("{text:?} was not printed; the log: {:#?}", self.log()))
+    }
+
+    /// Waits for a line on stdout that contains `text`; none if the process ended without one.
+    pub fn find_output(&mut self, text: &str) -> Option<String> {
         loop {
-            match self.out.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(text) => return line,
-                Ok(_) => {}
-                Err(_) => panic!("{text:?} was not printed; the log: {:#?}", self.log()),
+            let line = self.out.recv_timeout(PATIENCE).ok()?;
+            if line.contains(text) {
+                return Some(line);
             }
         }
     }
