@@ -114,6 +114,20 @@ impl Caller {
         }
     }
 
+    /// Refuses a key that is for some topics only what `is` for all of them.
+    ///
+    /// # Errors
+    /// As a problem to answer with.
+    pub(crate) fn check_unlimited(&self, is: &str) -> Result<(), Problem> {
+        if self.is_limited() {
+            return Err(Problem::new(
+                Code::Forbidden,
+                format!("the API key is for some topics only, and {is} for all"),
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether the caller's key is for some topics only.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self, Self::Key(key) if !key.topics.is_empty())

@@ -17,7 +17,7 @@ use super::auth::Caller;
 use super::body::JsonBody;
 use super::call::{Call, idempotency_key, written};
 use super::fields::{Fields, shortened};
-use super::problem::{Code, Problem, Refusals};
+use super::problem::{Problem, Refusals};
 use super::query::Parameters;
 use super::{Api, cursor, json};
 
@@ -44,7 +44,7 @@ pub(crate) async fn create(
     let name = fields.text("name", &mut refusals).unwrap_or_else(|| "?".into());
     let calendar = calendar(name, fields, &mut refusals);
     let calendar = refusals.or(calendar)?;
-    check_unlimited(&caller)?;
+    caller.check_unlimited("calendars are")?;
     let remember = Call::new(&caller, key, PATH, &body.text).remember(created);
     match api.store.create_calendar(&calendar, remember).await? {
         Reply::Made(calendar) => {
@@ -93,7 +93,7 @@ pub(crate) async fn replace(
     }
     let calendar = calendar(name, fields, &mut refusals);
     let calendar = refusals.or(calendar)?;
-    check_unlimited(&caller)?;
+    caller.check_unlimited("calendars are")?;
     let is_new = api.store.put_calendar(&calendar).await?;
     api.wake.schedules_changed();
     if is_new { Ok(respond(created(&calendar), &calendar.name)) } else { json(StatusCode::OK, &calendar) }
@@ -107,7 +107,7 @@ pub(crate) async fn delete(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
-    check_unlimited(&caller)?;
+    caller.check_unlimited("calendars are")?;
     if !name.contains('\0') && api.store.delete_calendar(&name).await? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -153,14 +153,6 @@ fn calendar(name: String, mut fields: Fields<'_>, refusals: &mut Refusals) -> Ca
 /// A date in the one way that everybody writes it.
 fn date(text: &str) -> Option<NaiveDate> {
     Some(text).filter(|text| text.len() == 10).and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok())
-}
-
-/// A calendar is for schedules of all topics.
-fn check_unlimited(caller: &Caller) -> Result<(), Problem> {
-    match caller.is_limited() {
-        true => Err(Problem::new(Code::Forbidden, "the API key is for some topics only, and calendars are for all")),
-        false => Ok(()),
-    }
 }
 
 fn created(calendar: &Calendar) -> Answer {

@@ -58,6 +58,7 @@ pub(crate) async fn retry(
     OptionalBody(body): OptionalBody,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
+    caller.check_unlimited("messages are")?;
     let mut refusals = Refusals::default();
     let key = idempotency_key(&headers, &mut refusals);
     Fields::of_body(&body.text, &mut refusals)?.finish(&[], &mut refusals);

@@ -50,6 +50,7 @@ async fn command(
     command: impl FnOnce(oneshot::Sender<bool>) -> Command,
 ) -> Result<Response, Problem> {
     Parameters::of(uri)?.finish()?;
+    caller.check_unlimited("a node's work is")?;
     let mut refusals = Refusals::default();
     let key = idempotency_key(headers, &mut refusals);
     Fields::of_body(&body.text, &mut refusals)?.finish(&[], &mut refusals);

@@ -115,6 +115,10 @@ async fn a_key_for_some_topics_moves_no_others(database: Database) {
         ("/api/v1/tasks/cancel".into(), r#"{"filter":{"topic":"b"}}"#),
         ("/api/v1/tasks/cancel".into(), r#"{"filter":{"status":"pending"}}"#),
         ("/api/v1/tasks/retry".into(), r#"{"filter":{"status":"failed"},"dryRun":true}"#),
+        // What is for all topics.
+        ("/api/v1/pause".into(), "{}"),
+        ("/api/v1/resume".into(), "{}"),
+        ("/api/v1/outbox/00000000-0000-7000-8000-000000000000/retry".into(), "{}"),
     ] {
         post(&server, "pk_some", &path, body).await.problem(403, "FORBIDDEN");
     }
