@@ -11,7 +11,6 @@ use punctual_domain::store::Retry;
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, Task, TaskStatus};
 use serde::de::IgnoredAny;
 use serde_json::Map;
-use uuid::Uuid;
 
 use super::form::{Form, encoded};
 use super::layout::Place;
@@ -123,7 +122,6 @@ fn actions(task: &Task, retries: &[Retry]) -> Markup {
                 TaskStatus::Failed => {
                     form method="post" action={ (path) "/retry" } {
                         // A form that is sent twice makes one task, and so does one that has not seen the other's.
-                        input type="hidden" name="once" value=(Uuid::now_v7());
                         input type="hidden" name="after" value=(newest(retries));
                         @if retries.is_empty() { button.primary type="submit" { "Retry" } }
                         @else { button type="submit" { "Retry again" } }
@@ -237,8 +235,9 @@ pub(crate) async fn retry(visitor: Visitor, Path(id): Path<String>, form: Form) 
         let said = "It was retried already: this is the task that was made then. Nothing was made now.";
         return Ok(visitor.not_found(&format!("/tasks/{newest}"), said));
     }
-    let once = form.text("once").and_then(|once| Uuid::try_parse(once).ok()).unwrap_or_else(Uuid::now_v7);
-    match visitor.act_once(format!("dashboard {once}"), Method::POST, &["tasks", &id, "retry"]).await {
+    // Whoever saw the same retries means the same one, from however many pages at the same moment.
+    let key = format!("dashboard retry {id} after {newest}");
+    match visitor.act_once(key, Method::POST, &["tasks", &id, "retry"]).await {
         Ok(task) => {
             Ok(visitor.done(&path_of(&task), "Made anew: this is another task, and the failed one stays as it is."))
         }
