@@ -26,8 +26,9 @@ use crate::text::to_text;
 impl Claims for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         let asked = request.clone();
-        let (piece, now) =
-            self.write(move |connection, now| async move { claim(connection, &asked, now).await }.boxed()).await?;
+        let (piece, now) = self
+            .write_unguarded(move |connection, now| async move { claim(connection, &asked, now).await }.boxed())
+            .await?;
         // Here and not in the writer's turn: the next one goes on meanwhile.
         let tasks = piece.into_tasks(request.into(), now)?;
         self.lines.remember(tasks.iter().map(|(line, task)| (task.id, *line)));
@@ -90,7 +91,7 @@ impl Claims for SqliteStore {
 
     async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
         let completion = Completion::of(&settlings, &self.lines)?;
-        self.write(move |connection, now| {
+        self.write_unguarded(move |connection, now| {
             async move {
                 if let Some(completion) = &completion
                     && completion.write(connection, now).await?

@@ -15,16 +15,17 @@ use sqlx::sqlite::SqliteConnection;
 use super::broken;
 use super::lines::Lines;
 use super::rows::micros;
-use super::writer::execute;
 use crate::text::to_text;
 
 pub(super) struct Completion {
     /// How many there are.
-    count: u64,
+    count: i64,
     /// The numbers of their rows, as a JSON array.
     lines: String,
     /// Their ids in the same order, one after the other.
     ids: Vec<u8>,
+    /// The first and the last of their rows.
+    ends: (i64, i64),
 }
 
 impl Completion {
@@ -36,7 +37,14 @@ impl Completion {
         }
         let Some(lines) = lines.take(settlings.iter().map(|settling| settling.task_id)) else { return Ok(None) };
         let ids = settlings.iter().flat_map(|settling| *settling.task_id.0.as_bytes()).collect();
-        Ok(Some(Self { count: settlings.len() as u64, lines: to_text(&lines)?, ids }))
+        let ends = lines.iter().fold((i64::MAX, i64::MIN), |(first, last), line| (first.min(*line), last.max(*line)));
+        Ok(Some(Self { count: settlings.len() as i64, lines: to_text(&lines)?, ids, ends }))
+    }
+
+    /// Whether their rows stand one after the other, as those of tasks that were written together do.
+    fn is_stretch(&self) -> bool {
+        let (first, last) = self.ends;
+        last.checked_sub(first) == Some(self.count - 1)
     }
 
     /// Writes all of them. `false`: some can no longer be settled, and nothing was written.
@@ -45,25 +53,36 @@ impl Completion {
         connection: &mut SqliteConnection,
         now: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        const COMPLETE: &str = concat!(
-            "SAVEPOINT completing;\n",
-            include_str!("sql/complete_tasks.sql"),
-            ";\n",
-            include_str!("sql/remove_completed.sql")
-        );
-        let complete = sqlx::query(COMPLETE).bind(&self.lines).bind(&self.ids).bind(micros(now));
+        const COMPLETE: &str =
+            concat!(include_str!("sql/complete_tasks.sql"), ";\n", include_str!("sql/remove_completed.sql"));
+        const COMPLETE_STRETCH: &str =
+            concat!(include_str!("sql/complete_tasks.sql"), ";\n", include_str!("sql/remove_stretch.sql"));
+        let (first, last) = self.ends;
+        let complete = sqlx::query(if self.is_stretch() { COMPLETE_STRETCH } else { COMPLETE })
+            .bind(&self.lines)
+            .bind(&self.ids)
+            .bind(micros(now))
+            .bind(self.count)
+            .bind(first)
+            .bind(last);
         let changed: Vec<u64> = connection
             .fetch_many(complete)
             .try_filter_map(|done| ready(Ok(done.left().map(|done| done.rows_affected()))))
             .try_collect()
             .await
             .map_err(broken)?;
-        // The savepoint changes nothing, and ends with the job.
-        if changed[1..] != [self.count; 2] {
-            execute(connection, "ROLLBACK TO completing; RELEASE completing").await?;
-            return Ok(false);
+        let count = self.count as u64;
+        if changed == [count; 2] {
+            return Ok(true);
         }
-        Ok(true)
+        // Undone by a statement: a savepoint would copy every page of every settle that needs none.
+        sqlx::query(include_str!("sql/forget_completed.sql"))
+            .bind(&self.lines)
+            .bind(&self.ids)
+            .execute(connection)
+            .await
+            .map_err(broken)?;
+        Ok(false)
     }
 }
 
@@ -116,5 +135,30 @@ mod tests {
         assert_eq!(store.settle(vec![completed(first)]).await.unwrap(), [Settled::Now]);
         let both = vec![completed(first), completed(second)];
         assert_eq!(store.settle(both).await.unwrap(), [Settled::Before, Settled::Now]);
+    }
+    #[tokio::test]
+    async fn rows_between_those_that_are_settled_stay() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let (first, between, last) = (claimed(&store).await, claimed(&store).await, claimed(&store).await);
+        let ends = vec![completed(last), completed(first)];
+        assert_eq!(store.settle(ends).await.unwrap(), [Settled::Now, Settled::Now]);
+        for (id, status) in
+            [(first, TaskStatus::Completed), (between, TaskStatus::Running), (last, TaskStatus::Completed)]
+        {
+            assert_eq!(store.task(id).await.unwrap().unwrap().task.status, status);
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_one_after_the_other_are_settled_in_any_order() {
+        let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+        let (first, second, third) = (claimed(&store).await, claimed(&store).await, claimed(&store).await);
+        let all = [third, first, second].map(completed);
+        assert!(Completion::of(&all, &store.lines).unwrap().unwrap().is_stretch());
+        store.lines.remember([(first, 1), (second, 2), (third, 3)]);
+        assert_eq!(store.settle(all.to_vec()).await.unwrap(), [Settled::Now; 3]);
+        for id in [first, second, third] {
+            assert_eq!(store.task(id).await.unwrap().unwrap().task.status, TaskStatus::Completed);
+        }
     }
 }

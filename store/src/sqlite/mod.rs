@@ -67,7 +67,7 @@ use crate::plugins::Enqueue;
 use crate::{Access, ConnectError, Migrate, Options, SchemaState};
 use file::Place;
 use lines::Lines;
-use writer::{Line, Writer};
+use writer::{Failing, Line, Writer};
 
 /// How long SQLite waits for a lock that somebody else holds, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -155,7 +155,18 @@ impl SqliteStore {
             + Send
             + 'static,
     {
-        self.within_deadline(self.writer.run(work)).await
+        self.within_deadline(self.writer.run(Failing::Alone, work)).await
+    }
+
+    /// The same without a savepoint: what fails takes along what is written beside it. For what is written most.
+    async fn write_unguarded<T, W>(&self, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
+            + Send
+            + 'static,
+    {
+        self.within_deadline(self.writer.run(Failing::Together, work)).await
     }
 
     /// Runs `work` on a reader. Each statement sees a snapshot; two statements may see two.
@@ -336,6 +347,7 @@ mod tests {
     use std::sync::Mutex;
 
     use chrono::TimeDelta;
+    use futures::FutureExt;
     use punctual_domain::clock::FakeClock;
     use punctual_domain::id::{Epoch, NodeId};
     use punctual_domain::store::{
@@ -491,6 +503,24 @@ mod tests {
             .await;
         assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
         store.create_tasks(vec![new_task()], None).await.unwrap();
+        assert_eq!(ids(&store).await.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_fails_without_a_savepoint_takes_its_neighbours_along_and_is_told_apart_from_them() {
+        let folder = TempDir::new().unwrap();
+        let store = open(&folder).await;
+        let fail = || async { Err::<(), _>(StoreError::Broken("odd".into())) }.boxed();
+        // Sent before the writer runs, they share a transaction.
+        let (neighbour, failed) =
+            tokio::join!(store.create_tasks(vec![new_task()], None), store.write_unguarded(move |_, _| fail()));
+        assert!(matches!(&neighbour, Err(StoreError::Unavailable(reason)) if reason.contains("odd")), "{neighbour:?}");
+        assert!(matches!(failed, Err(StoreError::Broken(_))), "{failed:?}");
+        assert_eq!(ids(&store).await, []);
+
+        let (neighbour, failed) =
+            tokio::join!(store.create_tasks(vec![new_task()], None), store.write(move |_, _| fail()));
+        assert!(neighbour.is_ok() && matches!(failed, Err(StoreError::Broken(_))), "{neighbour:?} {failed:?}");
         assert_eq!(ids(&store).await.len(), 1);
     }
 

@@ -1,9 +1,11 @@
 //! The one writer: every change of the database goes through one connection, and what waits is committed together.
 //!
-//! Callers send jobs and wait. The writer takes everything that is waiting, runs it in one transaction, each job inside
-//! a savepoint of its own, commits once, and only then answers anybody: one flush to disk for many callers.
+//! Callers send jobs and wait. The writer takes everything that is waiting, runs it in one transaction, commits once, and
+//! only then answers anybody: one flush to disk for many callers.
 //!
-//! - A job that fails is rolled back alone; its neighbours are not hurt.
+//! - A job that fails is rolled back alone, to a savepoint of its own; its neighbours are not hurt. Claims and settles
+//!   do without one, because SQLite copies every page that changes inside a savepoint: one that fails, which only a
+//!   database in trouble can make it, fails with its neighbours.
 //! - If the transaction itself fails (disk full, an I/O error, the file locked by a stranger), every job of it is
 //!   answered with `Unavailable`, and the writer opens its connection anew.
 //! - A job whose caller has gone is not begun. One that was begun runs to its end.
@@ -45,7 +47,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction, and answers once it is committed.
-    pub(super) async fn run<T, W>(&self, work: W) -> Result<T, StoreError>
+    pub(super) async fn run<T, W>(&self, failing: Failing, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
@@ -54,10 +56,19 @@ impl Writer {
     {
         let (caller, answer) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the writer has stopped".into());
-        let call = Call { work: Some(work), outcome: None, caller };
+        let call = Call { work: Some(work), failing, outcome: None, caller };
         self.jobs.send(Box::new(call)).await.map_err(|_| stopped())?;
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
+}
+
+/// Whom a job that fails takes along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failing {
+    /// Nobody: its own changes are rolled back, to a savepoint.
+    Alone,
+    /// Every job of its transaction.
+    Together,
 }
 
 /// The writer's connection, and how to open it again.
@@ -115,6 +126,8 @@ trait Job: Send {
     /// Whether somebody still waits for it.
     fn is_wanted(&self) -> bool;
 
+    fn failing(&self) -> Failing;
+
     /// Does the work and keeps its answer.
     fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection, now: DateTime<Utc>) -> BoxFuture<'c, Verdict>;
 
@@ -125,13 +138,15 @@ trait Job: Send {
 /// What becomes of a job's changes.
 enum Verdict {
     Keep,
-    RollBack,
+    /// They are undone, for this reason.
+    RollBack(String),
     /// The connection is in trouble, and the whole transaction with it.
     GiveUp(StoreError),
 }
 
 struct Call<T, W> {
     work: Option<W>,
+    failing: Failing,
     outcome: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -145,8 +160,14 @@ where
         !self.caller.is_closed()
     }
 
+    fn failing(&self) -> Failing {
+        self.failing
+    }
+
     fn run<'c>(&'c mut self, connection: &'c mut SqliteConnection, now: DateTime<Utc>) -> BoxFuture<'c, Verdict> {
-        let Some(work) = self.work.take() else { return futures::future::ready(Verdict::RollBack).boxed() };
+        let Some(work) = self.work.take() else {
+            return futures::future::ready(Verdict::RollBack("it was run before".into())).boxed();
+        };
         async move {
             let outcome = AssertUnwindSafe(async move { work(connection, now).await })
                 .catch_unwind()
@@ -155,7 +176,7 @@ where
             let verdict = match &outcome {
                 Ok(_) => Verdict::Keep,
                 Err(StoreError::Unavailable(reason)) => Verdict::GiveUp(StoreError::Unavailable(reason.clone())),
-                Err(_) => Verdict::RollBack,
+                Err(error) => Verdict::RollBack(error.to_string()),
             };
             self.outcome = Some(outcome);
             verdict
@@ -167,6 +188,8 @@ where
         let outcome = match (committed, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
             (Ok(()), None) => Err(StoreError::Broken("a write was not run".into())),
+            // The one that took the others along: to do the same again would not help.
+            (Err(_), Some(Err(error @ StoreError::Broken(_)))) => Err(error),
             (Err(error), _) => Err(error),
         };
         // Nobody there any more: the answer is not needed.
@@ -208,24 +231,37 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
         execute(connection, "BEGIN IMMEDIATE").await?;
         return match job.run(connection, now.now()).await {
             Verdict::Keep => execute(connection, "COMMIT").await,
-            Verdict::RollBack => execute(connection, "ROLLBACK").await,
+            Verdict::RollBack(_) => execute(connection, "ROLLBACK").await,
             Verdict::GiveUp(error) => Err(error),
         };
     }
-    // Two statements in one text are one hop to SQLite's thread. A savepoint stays open in between, for the next job.
-    execute(connection, "BEGIN IMMEDIATE; SAVEPOINT job").await?;
-    let mut is_first = true;
+    let mut before = None;
     for job in batch.iter_mut().filter(|job| job.is_wanted()) {
-        if !std::mem::take(&mut is_first) {
-            execute(connection, "RELEASE job; SAVEPOINT job").await?;
+        let failing = job.failing();
+        // Two statements in one text are one hop to SQLite's thread. A savepoint stays open until the next job begins.
+        let opening = match (before.replace(failing), failing) {
+            (None, Failing::Alone) => Some("BEGIN IMMEDIATE; SAVEPOINT job"),
+            (None, Failing::Together) => Some("BEGIN IMMEDIATE"),
+            (Some(Failing::Alone), Failing::Alone) => Some("RELEASE job; SAVEPOINT job"),
+            (Some(Failing::Alone), Failing::Together) => Some("RELEASE job"),
+            (Some(Failing::Together), Failing::Alone) => Some("SAVEPOINT job"),
+            (Some(Failing::Together), Failing::Together) => None,
+        };
+        if let Some(opening) = opening {
+            execute(connection, opening).await?;
         }
-        match job.run(connection, now.now()).await {
-            Verdict::Keep => {}
-            Verdict::RollBack => execute(connection, "ROLLBACK TO job").await?,
-            Verdict::GiveUp(error) => return Err(error),
+        match (job.run(connection, now.now()).await, failing) {
+            (Verdict::Keep, _) => {}
+            (Verdict::RollBack(_), Failing::Alone) => execute(connection, "ROLLBACK TO job").await?,
+            (Verdict::RollBack(reason), Failing::Together) => return Err(StoreError::Unavailable(reason)),
+            (Verdict::GiveUp(error), _) => return Err(error),
         }
     }
-    execute(connection, "RELEASE job; COMMIT").await
+    match before {
+        None => Ok(()),
+        Some(Failing::Alone) => execute(connection, "RELEASE job; COMMIT").await,
+        Some(Failing::Together) => execute(connection, "COMMIT").await,
+    }
 }
 
 /// Runs a statement about the transaction itself: if that fails, nothing of it was written.

@@ -13,30 +13,31 @@ WITH RECURSIVE levels (priority) AS (
     FROM levels AS l
     WHERE l.priority IS NOT NULL
 )
-SELECT group_concat(
-    line || char(31) || hex(id) || char(31) || topic || char(31) || run_at || char(31) || created_at || char(31)
-        -- A large one is read by itself: all of them together could be larger than SQLite allows.
-        || iif(octet_length(payload) <= 4096, payload, '') || char(31)
-        -- What few tasks have; it is as the claim will leave it.
-        || CASE WHEN epoch = 0 AND priority = 0 AND timezone = 'UTC' AND timeout_seconds = 3600 AND metadata IS NULL
-                AND client_request_id IS NULL AND dedupe_key IS NULL AND serial_key IS NULL AND retry IS NULL
-                AND schedule_id IS NULL AND retry_of IS NULL AND rescheduled_from IS NULL
-            THEN ''
-            ELSE json_array(
-                priority, attempt + 1, lost + 1, epoch + 1, timezone, timeout_seconds, snoozes, metadata,
-                client_request_id, dedupe_key, serial_key, retry, error,
-                iif(schedule_id IS NULL, NULL, hex(schedule_id)), scheduled_at,
-                iif(retry_of IS NULL, NULL, hex(retry_of)),
-                iif(rescheduled_from IS NULL, NULL, hex(rescheduled_from)))
-        END,
-    char(30)),
-    '[' || group_concat(line) || ']',
-    '[' || group_concat(iif(octet_length(payload) > 4096, line, NULL)) || ']',
+SELECT
+    group_concat(row, char(30)), '[' || group_concat(line) || ']', '[' || group_concat(large) || ']',
     EXISTS (
         SELECT 1 FROM punctual_tasks INDEXED BY punctual_tasks_suspect
         WHERE status = 'pending' AND lost > 0 AND run_at <= ?1)
 FROM (
-    SELECT d.rowid AS line, d.*
+    SELECT
+        d.rowid AS line,
+        iif(octet_length(d.payload) > 4096, d.rowid, NULL) AS large,
+        concat_ws(char(31), d.rowid, hex(d.id), d.topic, d.run_at, d.created_at,
+            -- A large one is read by itself: all of them together could be larger than SQLite allows.
+            iif(octet_length(d.payload) <= 4096, d.payload, ''),
+            -- What few tasks have; it is as the claim will leave it.
+            CASE WHEN d.epoch = 0 AND d.priority = 0 AND d.timezone = 'UTC' AND d.timeout_seconds = 3600
+                    AND d.metadata IS NULL AND d.client_request_id IS NULL AND d.dedupe_key IS NULL
+                    AND d.serial_key IS NULL AND d.retry IS NULL AND d.schedule_id IS NULL AND d.retry_of IS NULL
+                    AND d.rescheduled_from IS NULL
+                THEN ''
+                ELSE json_array(
+                    d.priority, d.attempt + 1, d.lost + 1, d.epoch + 1, d.timezone, d.timeout_seconds, d.snoozes,
+                    d.metadata, d.client_request_id, d.dedupe_key, d.serial_key, d.retry, d.error,
+                    iif(d.schedule_id IS NULL, NULL, hex(d.schedule_id)), d.scheduled_at,
+                    iif(d.retry_of IS NULL, NULL, hex(d.retry_of)),
+                    iif(d.rescheduled_from IS NULL, NULL, hex(d.rescheduled_from)))
+            END) AS row
     FROM levels AS l
     CROSS JOIN punctual_tasks AS d INDEXED BY punctual_tasks_due
     WHERE NOT EXISTS (

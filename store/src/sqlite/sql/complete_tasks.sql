@@ -1,6 +1,7 @@
 -- Copies tasks to the history that completed at their first claim, with nothing to show: end_tasks.sql for what is
 -- settled most. ?1 has the numbers of their rows, ?2 their ids one after the other.
-INSERT INTO punctual_task_history (
+-- OR FAIL: what fails is rolled back with its transaction, so SQLite need not keep every page as it was before.
+INSERT OR FAIL INTO punctual_task_history (
     id, topic, status, priority, run_at, timezone, payload, metadata, owner_id, tenant_id, correlation_id,
     client_request_id, dedupe_key, serial_key, timeout_seconds, retry, attempt, lost, snoozes, epoch,
     last_node_id, last_outcome, schedule_id, scheduled_at, retry_of, rescheduled_from, created_at, started_at,
