@@ -146,6 +146,24 @@ async fn nodes_and_keys_of_a_service_are_listed() {
 }
 
 #[tokio::test]
+async fn a_node_is_paused_and_resumed() {
+    let database = Database::sqlite();
+    let server = Server::start_with(&database, |command| command.arg("--paused"));
+    let desk = Desk { database, server };
+    let id = desk.json(&["task", "add", "echo"])["id"].as_str().unwrap().to_owned();
+    assert!(desk.ok(&["why", &id]).contains("punctual resume"));
+    assert_eq!(desk.ok(&["resume"]).trim(), "the node works");
+    desk.server.ended_task(&id).await;
+    assert_eq!(desk.json(&["pause"]), serde_json::json!({"paused": true}));
+    assert!(desk.ok(&["pause"]).contains("the node is paused"), "also twice");
+    assert!(desk.ok(&["nodes"]).contains("paused"));
+    assert_eq!(desk.json(&["resume"]), serde_json::json!({"paused": false}));
+    let completions = desk.ok(&["completions", "bash"]);
+    assert!(completions.contains("pause") && completions.contains("resume"));
+    desk.server.stop();
+}
+
+#[tokio::test]
 async fn events_are_followed_through_a_restart() {
     let database = Database::sqlite();
     let server = Server::start(&database);

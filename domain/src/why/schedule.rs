@@ -153,7 +153,7 @@ fn overdue(at: DateTime<Utc>, facts: &ScheduleFacts<'_>) -> Vec<Reason> {
     if facts.nodes.is_empty() {
         reasons.push(Reason::new(Cause::NoNode, "no node was heard of lately: start one by `punctual serve`"));
     } else if facts.nodes.iter().all(|node| node.is_paused) {
-        let message = "every node is paused; resume it by POST /api/v1/resume";
+        let message = "every node is paused; resume one by `punctual resume`";
         reasons.push(Reason::new(Cause::NodePaused, message));
     } else if facts.needs_leader && leader.is_none() {
         let message = "no node leads as far as the database knows (a lease in Redis is not seen here); `punctual doctor` and the log say more";
