@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::Form;
 use super::layout::Place;
-use super::parts::{Tone, badge, empty, laid_out, table};
+use super::parts::{Tone, badge, empty, table, to_edit};
 use super::schedule::word;
 use super::schedules::every;
 use super::visitor::{Visitor, said};
@@ -71,7 +71,7 @@ pub(crate) async fn save(visitor: Visitor, Path(id): Path<String>, form: Form) -
             body.remove("enabled");
             let schedule = find(&visitor.api, schedule_id(&id)?).await?;
             let (seen, stored) = (schedule.version.to_string(), schedule.definition.payload.as_str());
-            let is_same = |entered: &str| entered.replace("\r\n", "\n") == laid_out(stored);
+            let is_same = |entered: &str| entered.replace("\r\n", "\n") == to_edit(stored);
             // What was not touched stays as it was written.
             let payload = if form.raw("payload").is_some_and(is_same) { stored } else { entered_payload(&form) };
             // The whole is replaced: a patch would take each `null` in the payload for something to remove.
@@ -157,7 +157,7 @@ fn of_schedule(schedule: &Schedule) -> Form {
         ("every", interval),
         ("timezone", definition.timezone.clone()),
         ("topic", definition.topic.clone()),
-        ("payload", laid_out(definition.payload.as_str())),
+        ("payload", to_edit(definition.payload.as_str())),
         ("maxRetries", number(definition.max_retries.map(u64::from))),
         ("timeoutSeconds", number(definition.timeout_seconds.map(u64::from))),
         ("priority", definition.priority.to_string()),
