@@ -31,11 +31,16 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
     let api = &visitor.api;
     let id = task_id(&id)?;
     let name = id.to_string();
-    let (found, why, retries) =
-        tokio::join!(api.store.task(id), api.inspector.why(&name), api.store.retries_of(id, RETRIES));
+    let (found, why, retries, topics) = tokio::join!(
+        api.store.task(id),
+        api.inspector.why(&name),
+        api.store.retries_of(id, RETRIES),
+        api.topics.definitions(),
+    );
     let found = found?.ok_or_else(|| no_such_task(id))?;
     let (task, attempts, why, retries) = (&found.task, &found.attempts, why?, retries?);
     let now = visitor.now;
+    let warnings = api.topics.warnings_of(&topics?, task);
     let whole = format!("/api/v1/tasks/{id}");
     let schedule = match task.fire {
         Some(fire) => api.store.schedule(fire.schedule_id).await?,
@@ -47,6 +52,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
             h1 { "Task " (short(task.id)) " " (status(task.status)) }
             @if visitor.may(Role::Operate) && visitor.caller.check_topic(&task.topic).is_ok() { (actions(task, &retries)) }
             @if !retries.is_empty() { (retried(&retries, now)) }
+            @for warning in &warnings { p.remark { (warning) } }
             div.sheet {
                 (facts(&[
                     ("Topic", html! { (task.topic) }),

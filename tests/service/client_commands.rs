@@ -56,6 +56,13 @@ async fn a_task_is_added_shown_listed_and_moved() {
     let page = desk.ok(&["task", "show", id]);
     assert!(page.contains("completed") && page.contains("attempt   1 of 1") && page.contains("OUTCOME"), "{page}");
 
+    assert!(!page.contains("warning"), "{page}");
+    let page = desk.ok(&["task", "add", "ehco"]);
+    assert!(page.contains("warning") && page.contains("nobody serves the topic ehco"), "{page}");
+    let ended = desk.json(&["task", "list", "--topic", "ehco"])["items"][0]["id"].as_str().unwrap().to_owned();
+    desk.server.ended_task(&ended).await;
+    assert!(desk.ok(&["task", "show", &ended]).contains("nobody serves the topic ehco"));
+
     let at = ["--at", "2036-12-01 09:00", "--tz", "America/New_York"];
     let later = desk.json(&[&["task", "add", "report.send"][..], &at].concat());
     let later_id = later["id"].as_str().unwrap();
