@@ -163,6 +163,11 @@ async fn minutes(api: &Api) -> Option<Arc<Vec<EndedMinute>>> {
     api.glances.minutes.get(FRESH, PATIENCE, look).await
 }
 
+/// Where the hour begins whose minutes are shown.
+pub(super) fn last_hour(now: DateTime<Utc>) -> DateTime<Utc> {
+    first_minute(now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now))
+}
+
 /// The first of the minutes that are shown in `this` one.
 fn first_minute(this: DateTime<Utc>) -> DateTime<Utc> {
     this - TimeDelta::minutes(MINUTES - 1)
@@ -259,9 +264,9 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
                 dl.tiles {
                     div { dt { a href="/schedules?enabled=true" { "Schedules" } } dd { (number(counts.schedules)) } }
                     div { dt { a href="/tasks?status=running" { "Running" } } dd { (number(counts.running)) } }
-                    div { dt { a href="/tasks?status=pending" { "Due" } } dd { (number(facts.due)) } }
+                    div { dt { a href={ "/tasks?status=pending&to=" (encoded(&instant(now))) } { "Due" } } dd { (number(facts.due)) } }
                     div { dt { a href="/outbox" { "Outbox" } } dd { (number(counts.outbox)) } }
-                    div { dt { a href="/tasks?status=failed" { "Failed (1 h)" } } dd { (number(facts.failed)) } }
+                    div { dt { a href=(failures::OF_LAST_HOUR) { "Failed (1 h)" } } dd { (number(facts.failed)) } }
                     div { dt { a href="/nodes" { "Nodes" } } dd { (facts.nodes) } }
                 }
             } @else {
@@ -273,7 +278,7 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
 
 /// Leads to the tasks that a sentence is about.
 fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
-    let until = (now - OVERDUE).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let until = instant(now - OVERDUE);
     html! {
         @for (i, topic) in sentence.topics.iter().enumerate() {
             @if i > 0 { ", " }
@@ -281,6 +286,11 @@ fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
         }
         "."
     }
+}
+
+/// An instant as filters take it.
+fn instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 fn throughput(minutes: Option<&Vec<EndedMinute>>) -> Markup {

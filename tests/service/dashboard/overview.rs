@@ -5,11 +5,15 @@ use punctual_domain::task::{Due, NewTask};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_store::Options;
 
-use super::{Visit, make};
+use super::{Visit, failed_task, make};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
-on_each_database!(tasks_that_should_have_begun_are_named_first, what_fires_all_the_time_hides_nothing_else);
+on_each_database!(
+    tasks_that_should_have_begun_are_named_first,
+    what_fires_all_the_time_hides_nothing_else,
+    numbers_lead_to_what_they_count,
+);
 
 async fn tasks_that_should_have_begun_are_named_first(database: Database) {
     let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
@@ -54,5 +58,38 @@ async fn what_fires_all_the_time_hides_nothing_else(database: Database) {
     assert!(band.contains("More than once a minute") && band.contains("second-8"), "{ahead}");
     assert!(rest.contains("quarterly") && !rest.contains("second-"), "{ahead}");
     assert!(page.contains("Next: quarterly"), "{page}");
+    server.stop();
+}
+
+/// The address that the link with this text has on a page.
+fn link_of(page: &str, text: &str) -> String {
+    let (before, _) = page.split_once(&format!(">{text}</a>")).unwrap_or_else(|| panic!("{text}: {page}"));
+    let (_, link) = before.rsplit_once("href=\"").unwrap();
+    link.trim_end_matches('"').replace("&amp;", "&")
+}
+
+async fn numbers_lead_to_what_they_count(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    server.put_topic("held", r#"{"route":{"type":"pull"}}"#).await;
+    let due = server.make_task(r#"{"topic":"held"}"#).await;
+    let later = server.make_task(r#"{"topic":"held","delayMs":3600000}"#).await;
+    let [due, later] = [&due, &later].map(|task| task["id"].as_str().unwrap());
+    let same = [failed_task(&server, "mail", "no user 17").await, failed_task(&server, "mail", "no user 4711").await];
+    let others = [failed_task(&server, "mail", "no paper").await, failed_task(&server, "fax", "no user 9").await];
+    let page = visit.page("/").await;
+    let list = visit.page(&link_of(&page, "Due")).await;
+    assert!(list.contains(due) && !list.contains(later), "{list}");
+    let list = visit.page(&link_of(&page, "Failed (1 h)")).await;
+    assert!(same.iter().chain(&others).all(|id| list.contains(id)) && list.contains("4 tasks"), "{list}");
+    // A cause leads to all of its tasks, and to no others.
+    let (_, mail) = page.split_once("2×").unwrap_or_else(|| panic!("{page}"));
+    let list = visit.page(&link_of(mail, "no user #")).await;
+    assert!(same.iter().all(|id| list.contains(id)), "{list}");
+    assert!(others.iter().all(|id| !list.contains(id)) && list.contains("2 tasks"), "{list}");
+    assert!(visit.page("/failures?topic=none").await.contains("No such task failed"));
+    for wrong in ["/failures?within=year", "/failures?colour=red"] {
+        assert_eq!(visit.get(wrong).await.status, 400, "{wrong}");
+    }
     server.stop();
 }
