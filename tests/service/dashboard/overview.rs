@@ -12,6 +12,7 @@ use crate::support::{Database, Server};
 on_each_database!(
     tasks_that_should_have_begun_are_named_first,
     what_fires_all_the_time_hides_nothing_else,
+    tasks_that_become_due_are_among_what_comes_next,
     numbers_lead_to_what_they_count,
 );
 
@@ -66,6 +67,24 @@ fn link_of(page: &str, text: &str) -> String {
     let (before, _) = page.split_once(&format!(">{text}</a>")).unwrap_or_else(|| panic!("{text}: {page}"));
     let (_, link) = before.rsplit_once("href=\"").unwrap();
     link.trim_end_matches('"').replace("&amp;", "&")
+}
+
+async fn tasks_that_become_due_are_among_what_comes_next(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    make(&server, r#"{"name":"now and then","everyMs":1500000,"timezone":"UTC","topic":"quiet"}"#).await;
+    let soon = server.make_task(r#"{"topic":"mail.soon","delayMs":1200000}"#).await;
+    server.make_task(r#"{"topic":"mail.soon","delayMs":1300000}"#).await;
+    server.make_task(r#"{"topic":"mail.tomorrow","delayMs":86400000}"#).await;
+    let page = visit.page("/").await;
+    assert!(page.contains("Next: a task of mail.soon in 20 min."), "{page}");
+    let ahead = &page[page.find("id=\"ahead\"").unwrap()..];
+    let ahead = &ahead[..ahead.find("</section>").unwrap()];
+    assert_eq!(link_of(ahead, "mail.soon"), format!("/tasks/{}", soon["id"].as_str().unwrap()), "the first of them");
+    assert!(ahead.contains("now and then") && ahead.contains("2 fires") && !ahead.contains("mail.tomorrow"), "{ahead}");
+    let list = visit.page(&link_of(ahead, "2 tasks")).await;
+    assert!(list.contains("mail.soon") && !list.contains("mail.tomorrow"), "{list}");
+    server.stop();
 }
 
 async fn numbers_lead_to_what_they_count(database: Database) {
