@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use punctual_actors::{OTHER_TOPICS, TopicMeters, topic_label};
 use punctual_domain::store::{Created, Store, StoreError};
+use punctual_domain::task::Task;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use tokio::sync::Mutex;
 
@@ -108,6 +109,18 @@ impl TopicDirectory {
         if let Some(definition) = TopicDefinition::for_topic(definitions, topic) {
             return self.unserved(&definition.route).map(str::to_owned).into_iter().collect();
         }
-        vec![format!("the topic {topic} has no definition and no handler: when due, its tasks are only announced")]
+        vec![format!(
+            "nobody serves the topic {topic}: it has no definition and no handler, so its tasks are only announced when they \
+             are due, and completed; is it spelled right?"
+        )]
+    }
+
+    /// What whoever looks at a task should know.
+    pub(crate) fn warnings_of(&self, definitions: &[TopicDefinition], task: &Task) -> Vec<String> {
+        // What a topic waits for does not matter to a task that has ended.
+        if task.status.has_ended() && self.is_served(definitions, &task.topic) {
+            return Vec::new();
+        }
+        self.warnings(definitions, &task.topic)
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct BackupArgs {
 Examples:
   punctual restore monday.db --database sqlite://restored.db
   punctual serve --database sqlite://restored.db --paused   look at it before anything runs
-  curl -X POST localhost:7878/api/v1/resume                 let it work")]
+  punctual resume                                           let it work")]
 pub(super) struct RestoreArgs {
     #[command(flatten)]
     config: ConfigArgs,

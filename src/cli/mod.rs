@@ -25,6 +25,7 @@ mod topic;
 mod tz;
 pub(crate) mod when;
 mod why;
+mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,7 +58,7 @@ Examples:
   punctual why nightly                                   why did it not?
   punctual events --topic 'report.*'                     what happens, as it happens
 
-Commands on tasks, schedules, calendars, topics, keys and nodes, events, prove, why and simulate ask the service at
+Commands on tasks, schedules, calendars, topics, keys and nodes, events, pause, resume, prove, why and simulate ask the service at
 PUNCTUAL_URL (http://127.0.0.1:7878) with the API key in PUNCTUAL_TOKEN, if it needs one.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
@@ -92,6 +93,10 @@ enum Command {
     Events(events::EventsArgs),
     /// Lists the nodes that share the database
     Nodes(nodes::NodesArgs),
+    /// Stops the work of a running node
+    Pause(work::PauseArgs),
+    /// Has a paused node work again
+    Resume(work::ResumeArgs),
     /// Shows the messages that plugins send, before anything is sent
     Template(template::TemplateArgs),
     /// Writes a crate to begin a plugin with
@@ -141,6 +146,8 @@ impl Cli {
             Some(Command::Topic(args)) => args.run().await,
             Some(Command::Events(args)) => args.run().await,
             Some(Command::Nodes(args)) => args.run().await,
+            Some(Command::Pause(args)) => args.run().await,
+            Some(Command::Resume(args)) => args.run().await,
             Some(Command::Template(args)) => args.run(&plugins),
             Some(Command::NewPlugin(args)) => args.run(),
             Some(Command::Prove(args)) => args.run(plugins).await,

@@ -26,7 +26,7 @@ pub(super) struct ServeArgs {
     /// Where to listen, such as 127.0.0.1:7878; port 0 is any free one
     #[arg(long, value_name = "A")]
     listen: Option<String>,
-    /// Take tasks, but run none until POST /api/v1/resume
+    /// Take tasks, but run none until `punctual resume`
     #[arg(long)]
     paused: bool,
     /// Refuse a database whose schema is not up to date, instead of migrating it

@@ -104,6 +104,8 @@ impl Key {
     /// `text` as it may be shown.
     pub(crate) fn shown(&self, text: &str) -> String {
         match self.hide {
+            // What is not set is no secret.
+            _ if text.is_empty() => String::new(),
             Nothing => text.to_owned(),
             Password => super::Secret::url(text).to_string(),
             All => "***".to_owned(),

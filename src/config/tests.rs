@@ -139,6 +139,15 @@ fn secrets_are_hidden_wherever_a_configuration_is_printed() {
     let loaded = Config::load(&sources).unwrap();
     assert!(!format!("{loaded:?}").contains("swordfish"), "{loaded:?}");
     assert_eq!(setting(&loaded, "database.url").0.unwrap(), "postgres://me:***@db/app");
+    assert_eq!(setting(&loaded, "notify.resend_api_key").0.unwrap(), "***");
+}
+
+#[test]
+fn a_secret_that_is_not_set_is_not_shown_as_if_it_were() {
+    let loaded = Config::load(&Sources::default()).unwrap();
+    for Setting { name, value, .. } in &loaded.settings {
+        assert!(value.as_ref().is_none_or(|value| !value.contains("***")), "{name}: {value:?}");
+    }
 }
 
 #[test]

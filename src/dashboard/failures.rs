@@ -1,20 +1,32 @@
-//! What failed lately, by what went wrong.
+//! What failed lately, by what went wrong; `/failures` lists the tasks of one cause, or all of them.
 
 use std::sync::Arc;
 
+use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use punctual_domain::store::Failure;
 
 use super::form::encoded;
 use super::lately::within;
-use super::overview::{DEADLINE, FRESH, PATIENCE};
-use super::parts::{ago, empty, number, table};
+use super::layout::Place;
+use super::overview::{DEADLINE, FRESH, PATIENCE, last_hour};
+use super::parts::{ago, empty, number, short, table};
+use super::visitor::Visitor;
 use crate::http::Api;
+use crate::http::problem::Problem;
+use crate::http::query::Parameters;
 
 /// How many failures are grouped, and how many groups are shown.
 const FAILURES: u32 = 1_000;
 const CAUSES: usize = 8;
+/// How many tasks are listed.
+const LISTED: usize = 200;
+/// How much of an error is listed, in characters.
+const EXCERPT: usize = 160;
+
+/// The address of what failed in the last hour.
+pub(super) const OF_LAST_HOUR: &str = "/failures?within=hour";
 
 /// The failures of the last day, as they were seen a moment ago.
 pub(super) async fn lately(api: &Api) -> Option<Arc<Vec<Failure>>> {
@@ -77,6 +89,91 @@ fn cause(error: &str) -> String {
     said
 }
 
+/// Which failures are asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    topic: Option<String>,
+    /// As [`cause`] and [`named`] write it.
+    cause: Option<String>,
+    /// Not before then.
+    since: Option<DateTime<Utc>>,
+}
+
+impl Asked {
+    fn of(visitor: &Visitor) -> Result<Self, Problem> {
+        let mut parameters = Parameters::of(&visitor.uri)?;
+        let (topic, cause) = (parameters.text("topic"), parameters.text("cause"));
+        let since = parameters.read("within", |text| match text {
+            "day" => Ok(None),
+            "hour" => Ok(Some(last_hour(visitor.now))),
+            _ => Err("must be hour or day".into()),
+        });
+        parameters.finish()?;
+        Ok(Self { topic, cause, since: since.flatten() })
+    }
+
+    fn includes(&self, failure: &Failure) -> bool {
+        self.topic.as_ref().is_none_or(|topic| *topic == failure.topic)
+            && self.cause.as_ref().is_none_or(|asked| asked == named(&cause(&failure.error)))
+            && self.since.is_none_or(|since| failure.at >= since)
+    }
+}
+
+/// `GET /failures`: tasks that failed lately, those of one topic, one cause, or of the last hour.
+pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
+    let asked = Asked::of(&visitor)?;
+    let seen = lately(&visitor.api).await;
+    let found: Vec<_> = seen.iter().flat_map(|seen| seen.iter()).filter(|failure| asked.includes(failure)).collect();
+    let are_all_seen = seen.as_ref().is_some_and(|seen| seen.len() < FAILURES as usize);
+    let title = if asked.since.is_some() { "Failures of the last hour" } else { "Failures of the last 24 hours" };
+    let body = html! {
+        p.trail { a href="/" { "Overview" } " /" }
+        h1 { (title) }
+        @if asked.topic.is_some() || asked.cause.is_some() {
+            div.sheet {
+                dl.facts {
+                    @if let Some(topic) = &asked.topic { div { dt { "Topic" } dd { a href={ "/tasks?status=failed&topic=" (encoded(topic)) } { (topic) } } } }
+                    @if let Some(cause) = &asked.cause { div { dt { "What went wrong" } dd { (cause) } } }
+                }
+                p.hint { "Numbers and ids are written as #: they differ where the cause does not." }
+            }
+        }
+        section #failures.sheet data-live aria-label=(title) {
+            @if seen.is_none() { (empty("What failed is being looked at.")) }
+            @else if found.is_empty() { (empty("No such task failed lately.")) }
+            @else {
+                div.head { span.hint {
+                    (number(found.len() as u64)) @if found.len() == 1 { " task" } @else { " tasks" }
+                    @if !are_all_seen { " among the last " (number(FAILURES.into())) " that failed" }
+                    @if found.len() > LISTED { "; the last " (LISTED) " are listed" }
+                } }
+                (rows(&found[..found.len().min(LISTED)], visitor.now))
+            }
+        }
+    };
+    Ok(visitor.page(Place::Tasks, title, &body))
+}
+
+fn rows(failures: &[&Failure], now: DateTime<Utc>) -> Markup {
+    let rows: Vec<_> = failures
+        .iter()
+        .map(|failure| {
+            vec![
+                html! { a href={ "/tasks/" (failure.task_id) } { (short(failure.task_id)) } },
+                html! { (failure.topic) },
+                html! { span.bad { (named(&failure.error.chars().take(EXCERPT).collect::<String>())) } },
+                ago(failure.at, now),
+            ]
+        })
+        .collect();
+    table("Tasks that failed", &["Task", "Topic", "What went wrong", "Failed"], &rows)
+}
+
+/// What went wrong, also where nothing was said.
+fn named(error: &str) -> &str {
+    if error.is_empty() { "(no error was given)" } else { error }
+}
+
 pub(super) fn failed(failures: Option<&Vec<Failure>>, now: DateTime<Utc>) -> Markup {
     let is_known = failures.is_some();
     let failures: &[Failure] = failures.map_or(&[], |failures| failures);
@@ -88,10 +185,10 @@ pub(super) fn failed(failures: Option<&Vec<Failure>>, now: DateTime<Utc>) -> Mar
             vec![
                 html! { strong { (cause.count) "×" } },
                 html! {
-                    a href={ "/tasks/" (cause.last.task_id) } { @if cause.error.is_empty() { "(no error was given)" } @else { (cause.error) } }
+                    a href={ "/failures?topic=" (encoded(cause.topic)) "&cause=" (encoded(named(&cause.error))) } { (named(&cause.error)) }
                     span.sub { a.plain href={ "/tasks?status=failed&topic=" (encoded(cause.topic)) } { (cause.topic) } }
                 },
-                ago(cause.last.at, now),
+                html! { a.plain href={ "/tasks/" (cause.last.task_id) } { (ago(cause.last.at, now)) } },
             ]
         })
         .collect();
@@ -111,7 +208,7 @@ pub(super) fn failed(failures: Option<&Vec<Failure>>, now: DateTime<Utc>) -> Mar
             (empty("No task failed in the last 24 hours. Failures are grouped here by what went wrong."))
         } @else {
             (table("Failures by cause", &["Tasks", "What went wrong", "Last"], &rows))
-            @if causes.len() > CAUSES { p.hint { "And " (causes.len() - CAUSES) " more causes: see " a href="/tasks?status=failed" { "all failed tasks" } "." } }
+            @if causes.len() > CAUSES { p.hint { "And " (causes.len() - CAUSES) " more causes: see " a href="/failures" { "all of these tasks" } "." } }
         }
     }
 }

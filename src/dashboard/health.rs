@@ -20,7 +20,7 @@ pub(crate) struct Facts {
     pub(crate) late: Vec<(String, TimeDelta)>,
     /// Whether there may be more of those: only so many are looked at.
     pub(crate) may_more_be_late: bool,
-    /// What fires next, and in how long.
+    /// What comes next, a fire or a task, and in how long.
     pub(crate) next: Option<(String, TimeDelta)>,
     /// How many nodes share the database, and how many of them were not heard of.
     pub(crate) nodes: usize,
@@ -165,7 +165,7 @@ fn late(facts: &Facts) -> String {
 fn on_time(facts: &Facts, and_tasks: bool) -> String {
     let no_task = if and_tasks && facts.overdue.is_some() { ", and no task is late" } else { "" };
     let so_far = match facts.schedules {
-        0 => return format!("No schedule is enabled{no_task}; tasks run when they are due."),
+        0 => format!("No schedule is enabled{no_task}; tasks run when they are due."),
         1 => format!("The only schedule is on time{no_task}."),
         schedules => format!("All {} schedules are on time{no_task}.", number(schedules)),
     };
@@ -221,9 +221,16 @@ mod tests {
             (&|facts| facts.next = None, Tone::Good, "All 42 schedules are on time, and no task is late."),
             (&|facts| facts.is_known = false, Tone::Waiting, "Whether all schedules are on time is being looked at."),
             (
-                &|facts| facts.schedules = 0,
+                &|facts| (facts.schedules, facts.next) = (0, None),
                 Tone::Good,
                 "No schedule is enabled, and no task is late; tasks run when they are due.",
+            ),
+            (
+                &|facts| {
+                    (facts.schedules, facts.next) = (0, Some(("a task of mail".into(), TimeDelta::minutes(4))));
+                },
+                Tone::Good,
+                "No schedule is enabled, and no task is late; tasks run when they are due. Next: a task of mail in 4 min.",
             ),
             (&|facts| facts.late = late(&[("a", 90)]), Tone::Bad, "1 of 42 schedules is late: a by 90 s."),
             (

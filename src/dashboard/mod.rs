@@ -59,6 +59,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         open(POST, "/logout", login::log_out).page(),
         read(GET, "/", overview::show).page(),
         read(GET, "/live", live::follow).page(),
+        read(GET, "/failures", failures::show).page(),
         read(GET, "/topics", topics::list).page(),
         acts("/topics/{name}/pause", POST, "/api/v1/topics/{name}/pause", topics::pause),
         acts("/topics/{name}/resume", POST, "/api/v1/topics/{name}/resume", topics::resume),

@@ -127,11 +127,11 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                     }
                 }
                 @if let Some(data) = &content.data {
-                    section.sheet { h2 { "What its template was filled with" } (parts::json(&data.to_string())) }
+                    section.sheet { h2 { "What its template was filled with" } (parts::json(&data.to_string(), &format!("/api/v1/outbox/{}", message.id))) }
                 }
             }
             Err(_) => {
-                section.sheet { h2 { "Content" } (parts::json(message.body.as_str())) }
+                section.sheet { h2 { "Content" } (parts::json(message.body.as_str(), &format!("/api/v1/outbox/{}", message.id))) }
             }
         }
     };

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use punctual_domain::calendar::Calendar;
 use punctual_domain::outlook::Outlook;
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{Counts, EndedMinute, Failure, Load};
+use punctual_domain::store::{ComingTask, Counts, EndedMinute, Failure, Load};
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 
@@ -38,13 +38,17 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How much of the past the charts show, in minutes.
 const MINUTES: i64 = 60;
+/// How much of what comes is shown.
+const HOUR: TimeDelta = TimeDelta::hours(1);
 /// How many schedules are looked at for what comes next.
 const SCHEDULES: u32 = 200;
+/// How many tasks are looked at for what comes next.
+const TASKS: u32 = 500;
 /// A schedule that fires more often than this in an hour is named once: it would hide all others.
 const OFTEN: usize = 60;
 /// How many of those are named.
 const OFTEN_NAMED: usize = 12;
-/// How many of the schedules that fire next are named.
+/// How many of the schedules and topics that come next are named.
 const NAMED: usize = 8;
 /// From when on a schedule whose instant has passed is late: deciding takes a moment.
 const LATE: TimeDelta = TimeDelta::seconds(10);
@@ -74,12 +78,36 @@ struct Ahead {
     fires: Vec<(DateTime<Utc>, usize)>,
     /// Those of the schedules that fire too often to be drawn.
     often: Vec<usize>,
+    /// The tasks that become due within the hour.
+    tasks: Vec<ComingTask>,
+}
+
+/// Something that happens within the hour.
+#[derive(Clone, Copy)]
+enum Coming<'a> {
+    Fire(&'a Schedule),
+    Task(&'a ComingTask),
+}
+
+impl Coming<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Fire(schedule) => &schedule.definition.name,
+            Self::Task(task) => &task.topic,
+        }
+    }
 }
 
 impl Ahead {
     /// What becomes of these schedules within the next hour.
-    fn of(schedules: Vec<Schedule>, calendars: &[Calendar], zones: &ZoneDatabase, now: DateTime<Utc>) -> Self {
-        let end = now + TimeDelta::hours(1);
+    fn of(
+        schedules: Vec<Schedule>,
+        tasks: Vec<ComingTask>,
+        calendars: &[Calendar],
+        zones: &ZoneDatabase,
+        now: DateTime<Utc>,
+    ) -> Self {
+        let end = now + HOUR;
         let (mut fires, mut often) = (Vec::new(), Vec::new());
         for (i, schedule) in schedules.iter().enumerate() {
             let Ok(outlook) = Outlook::new(schedule, calendars, zones) else { continue };
@@ -92,7 +120,16 @@ impl Ahead {
         fires.sort_unstable();
         // By name: in the order of their next fires they would change places all the time.
         often.sort_by(|one: &usize, other| schedules[*one].definition.name.cmp(&schedules[*other].definition.name));
-        Self { at: now, schedules, fires, often }
+        Self { at: now, schedules, fires, often, tasks }
+    }
+
+    /// Everything that comes from now on, in order; some may have come since it was looked.
+    fn coming(&self, now: DateTime<Utc>) -> Vec<(DateTime<Utc>, Coming<'_>)> {
+        let fires = self.fires.iter().map(|(at, i)| (*at, Coming::Fire(&self.schedules[*i])));
+        let tasks = self.tasks.iter().map(|task| (task.run_at, Coming::Task(task)));
+        let mut coming: Vec<_> = fires.chain(tasks).filter(|(at, _)| *at >= now).collect();
+        coming.sort_by_key(|(at, _)| *at);
+        coming
     }
 
     /// The schedules that were late when it was looked, and by how much.
@@ -163,6 +200,11 @@ async fn minutes(api: &Api) -> Option<Arc<Vec<EndedMinute>>> {
     api.glances.minutes.get(FRESH, PATIENCE, look).await
 }
 
+/// Where the hour begins whose minutes are shown.
+pub(super) fn last_hour(now: DateTime<Utc>) -> DateTime<Utc> {
+    first_minute(now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now))
+}
+
 /// The first of the minutes that are shown in `this` one.
 fn first_minute(this: DateTime<Utc>) -> DateTime<Utc> {
     this - TimeDelta::minutes(MINUTES - 1)
@@ -180,9 +222,12 @@ fn counted(before: &[EndedMinute], this: DateTime<Utc>) -> Vec<EndedMinute> {
 async fn ahead(api: &Api) -> Option<Arc<Ahead>> {
     let (store, zones, now) = (Arc::clone(&api.store), api.zones.clone(), api.time.now());
     let look = move |_| async move {
-        let reading = async { tokio::try_join!(store.next_schedules(SCHEDULES), store.calendars()) };
-        let (schedules, calendars) = within(DEADLINE, "what fires next", reading).await?;
-        Ok(tokio::task::spawn_blocking(move || Ahead::of(schedules, &calendars, &zones, now)).await?)
+        let reading = async {
+            let tasks = store.coming_tasks(now, now + HOUR, TASKS);
+            tokio::try_join!(store.next_schedules(SCHEDULES), tasks, store.calendars())
+        };
+        let (schedules, tasks, calendars) = within(DEADLINE, "what fires next", reading).await?;
+        Ok(tokio::task::spawn_blocking(move || Ahead::of(schedules, tasks, &calendars, &zones, now)).await?)
     };
     api.glances.ahead.get(FRESH, PATIENCE, look).await
 }
@@ -203,7 +248,10 @@ fn facts(
     let is_rare = |i: &usize| ahead.is_none_or(|ahead| !ahead.often.contains(i));
     let coming =
         |i: usize| named(&schedules[i]).map(|(name, at)| (name, at - now)).filter(|(_, ahead)| *ahead >= -LATE);
-    let next = (0..schedules.len()).filter(is_rare).find_map(coming);
+    let fire = (0..schedules.len()).filter(is_rare).find_map(coming);
+    let task = ahead.and_then(|ahead| ahead.tasks.iter().find(|task| task.run_at >= now));
+    let task = task.map(|task| (format!("a task of {}", task.topic), task.run_at - now));
+    let next = fire.into_iter().chain(task).min_by_key(|(_, ahead)| *ahead);
     Facts {
         schedules: counts.map_or(schedules.len() as u64, |counts| counts.schedules),
         is_known: ahead.is_some(),
@@ -259,9 +307,9 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
                 dl.tiles {
                     div { dt { a href="/schedules?enabled=true" { "Schedules" } } dd { (number(counts.schedules)) } }
                     div { dt { a href="/tasks?status=running" { "Running" } } dd { (number(counts.running)) } }
-                    div { dt { a href="/tasks?status=pending" { "Due" } } dd { (number(facts.due)) } }
+                    div { dt { a href={ "/tasks?status=pending&to=" (encoded(&instant(now))) } { "Due" } } dd { (number(facts.due)) } }
                     div { dt { a href="/outbox" { "Outbox" } } dd { (number(counts.outbox)) } }
-                    div { dt { a href="/tasks?status=failed" { "Failed (1 h)" } } dd { (number(facts.failed)) } }
+                    div { dt { a href=(failures::OF_LAST_HOUR) { "Failed (1 h)" } } dd { (number(facts.failed)) } }
                     div { dt { a href="/nodes" { "Nodes" } } dd { (facts.nodes) } }
                 }
             } @else {
@@ -273,7 +321,7 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
 
 /// Leads to the tasks that a sentence is about.
 fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
-    let until = (now - OVERDUE).to_rfc3339_opts(SecondsFormat::Secs, true);
+    let until = instant(now - OVERDUE);
     html! {
         @for (i, topic) in sentence.topics.iter().enumerate() {
             @if i > 0 { ", " }
@@ -281,6 +329,11 @@ fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
         }
         "."
     }
+}
+
+/// An instant as filters take it.
+fn instant(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 fn throughput(minutes: Option<&Vec<EndedMinute>>) -> Markup {
@@ -347,17 +400,19 @@ fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
 }
 
 fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
-    let nothing = Ahead { at: now, schedules: Vec::new(), fires: Vec::new(), often: Vec::new() };
-    let Ahead { schedules, fires, often, .. } = ahead.unwrap_or(&nothing);
-    // Some may have come since it was looked.
-    let fires = &fires[fires.partition_point(|(at, _)| *at < now)..];
+    let nothing = Ahead { at: now, schedules: Vec::new(), fires: Vec::new(), often: Vec::new(), tasks: Vec::new() };
+    let known = ahead.unwrap_or(&nothing);
+    let Ahead { schedules, often, .. } = known;
+    let coming = known.coming(now);
+    let tasks = coming.iter().filter(|(_, what)| matches!(what, Coming::Task(_))).count();
+    let fires = coming.len() - tasks;
     let mut columns: Vec<_> =
         (0..MINUTES).map(|minute| Column { title: format!("in {minute} min: nothing"), value: 0, bad: 0 }).collect();
-    for (at, i) in fires {
+    for (at, what) in &coming {
         let minute = usize::try_from((*at - now).num_minutes().max(0)).unwrap_or_default();
         let Some(column) = columns.get_mut(minute) else { continue };
         column.value += 1;
-        let name = &schedules[*i].definition.name;
+        let name = what.name();
         column.title = match column.value {
             1 => format!("in {minute} min: {name}"),
             2..=5 => format!("{}, {name}", column.title),
@@ -365,21 +420,36 @@ fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
             _ => std::mem::take(&mut column.title),
         };
     }
-    let about = format!("How many fires come in each minute of the next hour: {} in all", fires.len());
+    let counted = html! {
+        (number(fires as u64)) @if fires == 1 { " fire" } @else { " fires" }
+        @if tasks > 0 {
+            @let more = if tasks >= TASKS as usize { "+" } else { "" };
+            ", " a href={ "/tasks?status=pending&from=" (encoded(&instant(now))) "&to=" (encoded(&instant(now + HOUR))) } {
+                (number(tasks as u64)) (more) @if tasks == 1 { " task" } @else { " tasks" }
+            }
+        }
+    };
+    let about = format!(
+        "How many fires and tasks come in each minute of the next hour: {fires} fires and {tasks} tasks in all"
+    );
     let mut named = HashSet::new();
-    let rows: Vec<_> = fires
+    let rows: Vec<_> = coming
         .iter()
-        .filter(|(_, i)| named.insert(*i))
+        .filter(|(_, what)| named.insert((matches!(what, Coming::Task(_)), what.name())))
         .take(NAMED)
-        .map(|(at, i)| {
-            let Schedule { id, definition, .. } = &schedules[*i];
-            let zone = api.zones.zone(&definition.timezone).ok();
-            vec![
-                ago(*at, now),
-                html! { a href={ "/schedules/" (id) } { (definition.name) } span.sub { (definition.topic) } },
-                clock(*at),
-                html! { @if let Some(zone) = &zone { (zone_clock(*at, zone)) } },
-            ]
+        .map(|(at, what)| {
+            let (what, timezone) = match what {
+                Coming::Fire(Schedule { id, definition, .. }) => (
+                    html! { a href={ "/schedules/" (id) } { (definition.name) } span.sub { (definition.topic) } },
+                    &definition.timezone,
+                ),
+                Coming::Task(task) => (
+                    html! { a href={ "/tasks/" (task.task_id) } { (task.topic) } span.sub { "a task" } },
+                    &task.timezone,
+                ),
+            };
+            let zone = api.zones.zone(timezone).ok();
+            vec![ago(*at, now), what, clock(*at), html! { @if let Some(zone) = &zone { (zone_clock(*at, zone)) } }]
         })
         .collect();
     html! {
@@ -387,21 +457,21 @@ fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
             h2 #ahead-title { "The next hour" }
             span.hint {
                 @if schedules.len() == SCHEDULES as usize { "the " (SCHEDULES) " schedules that come first: " }
-                (number(fires.len() as u64)) @if fires.len() == 1 { " fire" } @else { " fires" }
+                (counted)
                 @if !often.is_empty() { ", and those more than once a minute" }
             }
         }
         @if !often.is_empty() { (all_the_time(schedules, often)) }
         @if ahead.is_none() {
             (empty("What comes next is being looked at."))
-        } @else if fires.is_empty() && !often.is_empty() {
+        } @else if coming.is_empty() && !often.is_empty() {
             (empty("Nothing else fires within the next hour."))
-        } @else if fires.is_empty() {
-            (empty("Nothing fires within the next hour. Coming fires are drawn here, minute by minute."))
+        } @else if coming.is_empty() {
+            (empty("Nothing fires within the next hour. Coming fires and tasks are drawn here, minute by minute."))
         } @else {
             (chart::columns(&about, &columns, Tone::Busy))
             div.axis { span { "now" } span { "in 15 min" } span { "in 30 min" } span { "in 45 min" } span { "in 60 min" } }
-            (table("What fires next", &["In", "Schedule", "Your time", "Its own zone"], &rows))
+            (table("What fires next", &["In", "Schedule or task", "Your time", "Its own zone"], &rows))
         }
     }
 }
@@ -492,7 +562,7 @@ mod tests {
             scheduled("minutely", Rhythm::Cron("* * * * *".into()), now),
             scheduled("hourly", Rhythm::Cron("0 * * * *".into()), now),
         ];
-        let ahead = Ahead::of(seconds.chain(others).collect(), &[], &ZoneDatabase::bundled(), now);
+        let ahead = Ahead::of(seconds.chain(others).collect(), Vec::new(), &[], &ZoneDatabase::bundled(), now);
         let names: Vec<_> = ahead.often.iter().map(|i| &*ahead.schedules[*i].definition.name).collect();
         assert!(names.len() == 30 && names.is_sorted(), "{names:?}");
         assert_eq!(ahead.fires.len(), 61);
@@ -508,7 +578,7 @@ mod tests {
             Schedule { next_fire_at: Some(at + TimeDelta::seconds(seconds)), ..schedule }
         };
         let schedules = vec![due("late", -11), due("decided now", -10), due("next", 20)];
-        let ahead = Ahead::of(schedules, &[], &ZoneDatabase::bundled(), at);
+        let ahead = Ahead::of(schedules, Vec::new(), &[], &ZoneDatabase::bundled(), at);
         assert_eq!(ahead.late(), [("late".to_owned(), TimeDelta::seconds(11))]);
     }
 

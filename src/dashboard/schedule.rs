@@ -226,7 +226,7 @@ fn definition(schedule: &Schedule) -> Markup {
                 ("Made", html! { (clock(schedule.created_at)) @if let Some(by) = &definition.created_by { " by " (by) } }),
             ]))
             h3.gap { "Payload" }
-            (json(definition.payload.as_str()))
+            (json(definition.payload.as_str(), &format!("/api/v1/schedules/{}", schedule.id)))
             @if !definition.metadata.is_empty() {
                 h3.gap { "Metadata" }
                 dl.facts { @for (name, value) in &definition.metadata { div { dt { (name) } dd { (value) } } } }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::Form;
 use super::layout::Place;
-use super::parts::{Tone, badge, empty, laid_out, table};
+use super::parts::{Tone, badge, empty, table, to_edit};
 use super::schedule::word;
 use super::schedules::every;
 use super::visitor::{Visitor, said};
@@ -57,7 +57,7 @@ pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Pro
     match made {
         Ok(made) => {
             let to = format!("/schedules/{}", made["id"].as_str().unwrap_or_default());
-            Ok(visitor.done(&to, format!("The schedule “{}” was made.", form.text("name").unwrap_or_default())))
+            Ok(visitor.done(&to, format!("The schedule “{}” was made.", form.raw("name").unwrap_or_default())))
         }
         Err(problem) => again(&visitor, None, &form, problem).await,
     }
@@ -71,7 +71,7 @@ pub(crate) async fn save(visitor: Visitor, Path(id): Path<String>, form: Form) -
             body.remove("enabled");
             let schedule = find(&visitor.api, schedule_id(&id)?).await?;
             let (seen, stored) = (schedule.version.to_string(), schedule.definition.payload.as_str());
-            let is_same = |entered: &str| entered.replace("\r\n", "\n") == laid_out(stored);
+            let is_same = |entered: &str| entered.replace("\r\n", "\n") == to_edit(stored);
             // What was not touched stays as it was written.
             let payload = if form.raw("payload").is_some_and(is_same) { stored } else { entered_payload(&form) };
             // The whole is replaced: a patch would take each `null` in the payload for something to remove.
@@ -101,8 +101,14 @@ async fn again(visitor: &Visitor, id: Option<&str>, form: &Form, problem: Proble
 /// What the form says but for the payload, as the API takes it; where nothing was entered, `null`.
 fn body(form: &Form) -> Result<Map<String, Value>, Problem> {
     let mut body: Map<String, Value> =
-        TEXTS.iter().chain(NUMBERS).map(|name| ((*name).to_owned(), Value::Null)).collect();
+        TEXTS.iter().chain(WRITTEN).chain(NUMBERS).map(|name| ((*name).to_owned(), Value::Null)).collect();
     form.copy_texts(TEXTS, &mut body);
+    // Blanks belong to a name, here as in the API: whoever edits something else does not rename it.
+    for name in WRITTEN {
+        if let Some(text) = form.given(name) {
+            body.insert((*name).to_owned(), text.into());
+        }
+    }
     form.copy_numbers(NUMBERS, &mut body);
     let (mut cron, mut interval) = (Value::Null, Value::Null);
     if form.text("rhythm") == Some("every") {
@@ -126,7 +132,9 @@ fn body(form: &Form) -> Result<Map<String, Value>, Problem> {
     Ok(body)
 }
 
-const TEXTS: &[&str] = &["name", "description", "timezone", "topic", "startAt", "endAt", "dstGap", "dstFold"];
+const TEXTS: &[&str] = &["timezone", "topic", "startAt", "endAt", "dstGap", "dstFold"];
+/// What people wrote, which is kept as it is.
+const WRITTEN: &[&str] = &["name", "description"];
 const NUMBERS: &[&str] =
     &["maxRetries", "timeoutSeconds", "priority", "misfireWindowSeconds", "jitterSeconds", "maxFires"];
 
@@ -149,7 +157,7 @@ fn of_schedule(schedule: &Schedule) -> Form {
         ("every", interval),
         ("timezone", definition.timezone.clone()),
         ("topic", definition.topic.clone()),
-        ("payload", laid_out(definition.payload.as_str())),
+        ("payload", to_edit(definition.payload.as_str())),
         ("maxRetries", number(definition.max_retries.map(u64::from))),
         ("timeoutSeconds", number(definition.timeout_seconds.map(u64::from))),
         ("priority", definition.priority.to_string()),

@@ -14,7 +14,10 @@ use serde_json::Map;
 
 use super::form::{Form, encoded};
 use super::layout::Place;
-use super::parts::{Tone, act, ago, badge, clock, empty, facts, json, short, span, status, zone_clock};
+use super::parts::{
+    SHOWN, SHOWN_OF_MANY, Tone, act, ago, badge, clock, empty, facts, json, json_up_to, short, span, status,
+    text_up_to, zone_clock,
+};
 use super::visitor::Visitor;
 use crate::http::problem::Problem;
 use crate::http::tasks::{no_such_task, task_id};
@@ -28,11 +31,17 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
     let api = &visitor.api;
     let id = task_id(&id)?;
     let name = id.to_string();
-    let (found, why, retries) =
-        tokio::join!(api.store.task(id), api.inspector.why(&name), api.store.retries_of(id, RETRIES));
+    let (found, why, retries, topics) = tokio::join!(
+        api.store.task(id),
+        api.inspector.why(&name),
+        api.store.retries_of(id, RETRIES),
+        api.topics.definitions(),
+    );
     let found = found?.ok_or_else(|| no_such_task(id))?;
     let (task, attempts, why, retries) = (&found.task, &found.attempts, why?, retries?);
     let now = visitor.now;
+    let warnings = api.topics.warnings_of(&topics?, task);
+    let whole = format!("/api/v1/tasks/{id}");
     let schedule = match task.fire {
         Some(fire) => api.store.schedule(fire.schedule_id).await?,
         None => None,
@@ -43,6 +52,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
             h1 { "Task " (short(task.id)) " " (status(task.status)) }
             @if visitor.may(Role::Operate) && visitor.caller.check_topic(&task.topic).is_ok() { (actions(task, &retries)) }
             @if !retries.is_empty() { (retried(&retries, now)) }
+            @for warning in &warnings { p.remark { (warning) } }
             div.sheet {
                 (facts(&[
                     ("Topic", html! { (task.topic) }),
@@ -66,7 +76,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
             }
             @if task.status == TaskStatus::Failed {
                 @if let Some(error) = &task.error {
-                    div.sheet.gap { h2 { "Why it failed" } (error_text(error)) }
+                    div.sheet.gap { h2 { "Why it failed" } (error_text(SHOWN, error, &whole)) }
                 }
             }
         }
@@ -77,14 +87,14 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         section #attempts.sheet data-live aria-labelledby="attempts-title" {
             h2 #attempts-title { "Attempts" }
             @if attempts.is_empty() { (empty("It was not attempted yet. Each attempt is drawn here, from its begin to its end.")) }
-            @else { (timeline(attempts, now)) }
+            @else { (timeline(attempts, now, &whole)) }
         }
         div.grid {
-            section.sheet aria-labelledby="payload-title" { h2 #payload-title { "Payload" } (json(task.payload.as_str())) }
+            section.sheet aria-labelledby="payload-title" { h2 #payload-title { "Payload" } (json(task.payload.as_str(), &whole)) }
             section #result.sheet data-live aria-labelledby="result-title" {
                 h2 #result-title { "Result" }
                 @match &task.result {
-                    Some(result) => { (json(result.as_str())) }
+                    Some(result) => { (json(result.as_str(), &whole)) }
                     None => { (empty("It has no result. What a handler answers stands here.")) }
                 }
             }
@@ -170,11 +180,11 @@ fn took(task: &Task) -> String {
 }
 
 /// Attempts one below the other, each where it lies between the first begin and the last end.
-fn timeline(attempts: &[AttemptRecord], now: DateTime<Utc>) -> Markup {
+fn timeline(attempts: &[AttemptRecord], now: DateTime<Utc>, whole: &str) -> Markup {
     let begin = attempts.iter().map(|attempt| attempt.started_at).min().unwrap_or(now);
     let end = attempts.iter().map(|attempt| attempt.ended_at.unwrap_or(now)).max().unwrap_or(now);
-    let whole = (end - begin).as_seconds_f64().max(0.001);
-    let at = |instant: DateTime<Utc>| ((instant - begin).as_seconds_f64() / whole * 1000.0).clamp(0.0, 1000.0);
+    let length = (end - begin).as_seconds_f64().max(0.001);
+    let at = |instant: DateTime<Utc>| ((instant - begin).as_seconds_f64() / length * 1000.0).clamp(0.0, 1000.0);
     html! {
         ol.attempts {
             @for attempt in attempts {
@@ -196,7 +206,7 @@ fn timeline(attempts: &[AttemptRecord], now: DateTime<Utc>) -> Markup {
                         rect.rail x="0" y="0" width="1000" height="6" rx="3" {}
                         rect class=(tone.class()) x=(format!("{:.1}", from.min(992.0))) y="0" width=(format!("{:.1}", (to - from).max(8.0))) height="6" rx="3" {}
                     }
-                    @if let Some(error) = &attempt.error { (error_text(error)) }
+                    @if let Some(error) = &attempt.error { (error_text(SHOWN_OF_MANY, error, whole)) }
                 }
             }
         }
@@ -214,12 +224,12 @@ fn outcome_tone(outcome: Option<AttemptOutcome>) -> Tone {
     }
 }
 
-/// An error, laid out if it is JSON.
-fn error_text(error: &str) -> Markup {
+/// An error, laid out if it is JSON; no more of it than so many bytes.
+fn error_text(most: usize, error: &str, whole: &str) -> Markup {
     let is_json = error.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(error).is_ok();
     match is_json {
-        true => json(error),
-        false => html! { pre.code.bad tabindex="0" { (error) } },
+        true => json_up_to(most, error, whole),
+        false => text_up_to(most, error, whole),
     }
 }
 
@@ -290,7 +300,7 @@ mod tests {
             (r#"{"code": 7} and more"#, "{&quot;code&quot;: 7} and more"),
             ("7", "7"),
         ] {
-            let page = error_text(error).into_string();
+            let page = error_text(SHOWN, error, "/whole").into_string();
             assert!(page.contains(&format!(">{expected}</pre>")), "{page}");
         }
     }

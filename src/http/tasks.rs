@@ -66,7 +66,8 @@ pub(crate) async fn show(State(api): State<Arc<Api>>, Path(id): Path<String>, ur
     Parameters::of(&uri)?.finish()?;
     let id = task_id(&id)?;
     let TaskWithAttempts { task, attempts } = api.store.task(id).await?.ok_or_else(|| no_such_task(id))?;
-    json(StatusCode::OK, &TaskView::new(&task).with_attempts(&attempts))
+    let warnings = api.topics.warnings_of(&api.topics.definitions().await?, &task);
+    json(StatusCode::OK, &TaskView::new(&task).with_attempts(&attempts).with_warnings(&warnings))
 }
 
 /// `GET /api/v1/tasks`.

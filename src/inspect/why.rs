@@ -17,8 +17,8 @@ use crate::coordination::LEADERSHIP;
 
 /// A node that was not heard of for longer counts as gone.
 const LATELY: Duration = Duration::from_secs(60);
-/// How many fires are looked at to find the last one of the schedule's own.
-const LAST_FIRES: u32 = 20;
+/// How many fires are looked at to find the last one of the schedule's own, and those that were skipped lately.
+const LAST_FIRES: u32 = 100;
 
 /// Why.
 #[derive(Debug, Serialize, Deserialize)]
@@ -114,6 +114,7 @@ impl Inspector {
             deleted_at: history.first().filter(|(_, was)| was.is_none()).map(|(at, _)| *at),
             not_understood,
             last_fire,
+            recent_fires: &last_fires,
             leadership: self.store.leadership(LEADERSHIP).await?,
             needs_leader: self.store.has_other_nodes(),
             nodes: &nodes,

@@ -56,6 +56,13 @@ async fn a_task_is_added_shown_listed_and_moved() {
     let page = desk.ok(&["task", "show", id]);
     assert!(page.contains("completed") && page.contains("attempt   1 of 1") && page.contains("OUTCOME"), "{page}");
 
+    assert!(!page.contains("warning"), "{page}");
+    let page = desk.ok(&["task", "add", "ehco"]);
+    assert!(page.contains("warning") && page.contains("nobody serves the topic ehco"), "{page}");
+    let ended = desk.json(&["task", "list", "--topic", "ehco"])["items"][0]["id"].as_str().unwrap().to_owned();
+    desk.server.ended_task(&ended).await;
+    assert!(desk.ok(&["task", "show", &ended]).contains("nobody serves the topic ehco"));
+
     let at = ["--at", "2036-12-01 09:00", "--tz", "America/New_York"];
     let later = desk.json(&[&["task", "add", "report.send"][..], &at].concat());
     let later_id = later["id"].as_str().unwrap();
@@ -143,6 +150,24 @@ async fn nodes_and_keys_of_a_service_are_listed() {
     assert!(code == Some(0) && out.contains("boss"), "{out}{error}");
     assert!(direct(&["key", "revoke", id]).2.contains("revoked before"));
     assert_eq!(direct(&["key", "create", "--name", "second", "--role", "read"]).0, Some(0));
+}
+
+#[tokio::test]
+async fn a_node_is_paused_and_resumed() {
+    let database = Database::sqlite();
+    let server = Server::start_with(&database, |command| command.arg("--paused"));
+    let desk = Desk { database, server };
+    let id = desk.json(&["task", "add", "echo"])["id"].as_str().unwrap().to_owned();
+    assert!(desk.ok(&["why", &id]).contains("punctual resume"));
+    assert_eq!(desk.ok(&["resume"]).trim(), "the node works");
+    desk.server.ended_task(&id).await;
+    assert_eq!(desk.json(&["pause"]), serde_json::json!({"paused": true}));
+    assert!(desk.ok(&["pause"]).contains("the node is paused"), "also twice");
+    assert!(desk.ok(&["nodes"]).contains("paused"));
+    assert_eq!(desk.json(&["resume"]), serde_json::json!({"paused": false}));
+    let completions = desk.ok(&["completions", "bash"]);
+    assert!(completions.contains("pause") && completions.contains("resume"));
+    desk.server.stop();
 }
 
 #[tokio::test]

@@ -75,6 +75,11 @@ fn all_errors_of_a_configuration_come_at_once() {
             "{error}"
         );
     }
+    let (code, shown, error) = run(punctual(folder.path()).args(["config", "show"]).env("RESEND_API_KEY", "swordfish"));
+    assert_eq!(code, Some(0), "{error}");
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("notify.webhook_secrets").contains("(none)"), "nobody set it: {shown}");
+    assert!(line("notify.resend_api_key").contains("***") && !shown.contains("swordfish"), "{shown}");
     let (code, _, error) = run(punctual(folder.path()).args(["config", "check", "--config", "missing.toml"]));
     assert!(code == Some(1) && error.contains("missing.toml cannot be read"), "{error}");
 }

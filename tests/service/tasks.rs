@@ -94,7 +94,15 @@ async fn a_topic_that_nobody_serves_is_warned_about(database: Database) {
     let task = server.make_task(r#"{"topic":"nobody.home"}"#).await;
     let warnings = task["warnings"].as_array().unwrap();
     assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("nobody.home"), "{task}");
-    assert_eq!(server.make_task(r#"{"topic":"echo"}"#).await["warnings"], json!([]));
+    // Also once it has run, when nothing else tells it from work that somebody did.
+    let ended = server.ended_task(task["id"].as_str().unwrap()).await;
+    assert_eq!((&ended["status"], &ended["warnings"]), (&json!("completed"), &task["warnings"]));
+    let served = server.make_task(r#"{"topic":"echo"}"#).await;
+    assert_eq!(served["warnings"], json!([]));
+    assert_eq!(server.ended_task(served["id"].as_str().unwrap()).await["warnings"], json!([]));
+    server.put_topic("meant.so", r#"{"route":{"type":"event"}}"#).await;
+    let meant = server.make_task(r#"{"topic":"meant.so"}"#).await;
+    assert_eq!(server.ended_task(meant["id"].as_str().unwrap()).await["warnings"], json!([]), "somebody wants it so");
     server.stop();
 }
 

@@ -29,8 +29,38 @@ async fn world() -> World {
     world
 }
 
-fn failing() -> Handlers {
-    Handlers::default().with("mail", does(|_: Attempt| async { Outcome::failed("no") }))
+/// Handlers of a node that fails, and counts its rounds.
+fn failing(rounds: &Rounds) -> Handlers {
+    Handlers::of([rounds as &dyn Plugin]).with("mail", does(|_: Attempt| async { Outcome::failed("no") }))
+}
+
+/// How often a node has looked whether there is something to tell: its plugins are asked after that.
+#[derive(Clone, Default)]
+struct Rounds(Arc<AtomicUsize>);
+
+impl Rounds {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Plugin for Rounds {
+    fn name(&self) -> &'static str {
+        "rounds"
+    }
+
+    fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+        Vec::new()
+    }
+
+    fn health_checks(&self) -> Vec<(&'static str, Box<dyn HealthCheck>)> {
+        let rounds = self.clone();
+        let look = move |_: Context, _: DateTime<Utc>| {
+            rounds.0.fetch_add(1, Ordering::SeqCst);
+            async { Ok(None) }
+        };
+        vec![("rounds_made", Box::new(look))]
+    }
 }
 
 /// Lets so many tasks fail.
@@ -48,19 +78,29 @@ async fn posted(world: &World) -> Vec<Message> {
     messages
 }
 
-/// Moves the clock in steps in which a Reconciler looks, and waits until it has.
-async fn pass(world: &World, minutes: usize) {
-    for _ in 0..minutes * 6 {
-        world.clock.advance(TimeDelta::seconds(10));
-        // A look takes some milliseconds, and leaves no trace where there is nothing to tell.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+/// Lets minutes go by, in each of which every node looks whether there is something to tell.
+async fn pass(world: &World, minutes: usize, nodes: &[Rounds]) {
+    for _ in 0..minutes {
+        let before: Vec<_> = nodes.iter().map(Rounds::count).collect();
+        world.clock.advance(TimeDelta::minutes(1));
+        let have_looked = || nodes.iter().zip(&before).all(|(node, before)| node.count() > *before);
+        eventually(|| async { have_looked().then_some(()) }).await;
     }
+}
+
+/// Moves the clock, and waits until a Reconciler has come by: it frees what a node held that died.
+async fn pass_one(world: &World, by: TimeDelta) {
+    let (dead, lease) = (NodeId::generate(), Duration::from_secs(5));
+    let held = world.store.claim_new(task("held"), dead, lease).await.unwrap();
+    world.clock.advance(by);
+    world.until(held.id, TaskStatus::Completed).await;
 }
 
 #[tokio::test]
 async fn an_alert_goes_to_every_address_and_not_again_for_an_hour() {
     let world = world().await;
-    let (first, second) = (world.start(failing()).await, world.start(failing()).await);
+    let nodes = [Rounds::default(), Rounds::default()];
+    let (first, second) = (world.start(failing(&nodes[0])).await, world.start(failing(&nodes[1])).await);
     fail(&world, &first, 3).await;
     let messages = eventually(|| async {
         world.clock.advance(TimeDelta::seconds(10));
@@ -74,7 +114,7 @@ async fn an_alert_goes_to_every_address_and_not_again_for_an_hour() {
     assert!(text.contains("punctual task list --status failed"), "{text}");
 
     fail(&world, &second, 3).await;
-    pass(&world, 10).await;
+    pass(&world, 10, &nodes).await;
     assert_eq!(posted(&world).await.len(), 2);
     // An hour later it is told again, with what happened since.
     world.clock.advance(TimeDelta::minutes(49));
@@ -84,7 +124,7 @@ async fn an_alert_goes_to_every_address_and_not_again_for_an_hour() {
         (posted(&world).await.len() >= 4).then_some(())
     })
     .await;
-    pass(&world, 3).await;
+    pass(&world, 3, &nodes).await;
     // Meanwhile nobody has sent the first ones, and that is told too.
     let subjects: Vec<_> = posted(&world).await.iter().map(|message| message.content().unwrap().subject).collect();
     assert_eq!(subjects.iter().filter(|subject| subject.ends_with("one-off tasks failed")).count(), 4, "{subjects:?}");
@@ -154,16 +194,11 @@ async fn a_health_check_that_hangs_keeps_no_lease_from_being_freed() {
             .await;
         };
         moves(&|| count(&plugin.0.begun) == 1).await;
-        // A node that dies at once holds this one.
-        let lease = Duration::from_secs(30);
-        let held = world.store.claim_new(task("mail"), NodeId::generate(), lease).await.unwrap();
-        eventually(|| async {
-            world.clock.advance(TimeDelta::seconds(10));
-            (world.task(held.id).await.task.status == TaskStatus::Completed).then_some(())
-        })
-        .await;
-        // More than a minute later it still looks, and nobody looks beside it.
-        pass(&world, 3).await;
+        // Minutes later it still looks, leases are freed, and nobody looks beside it: whoever frees the next lease is done
+        // with the round of the one before.
+        for _ in 0..3 {
+            pass_one(&world, TimeDelta::minutes(1)).await;
+        }
         assert_eq!((count(&plugin.0.begun), count(&plugin.0.ended)), (1, 0));
         plugin.0.let_go.notify_one();
         let alert = eventually(|| async {
@@ -196,8 +231,7 @@ async fn what_waited_while_nobody_was_there_is_not_told() {
     world.clock.advance(TimeDelta::days(1));
     let tree = world.start(Handlers::default()).await;
     for _ in 0..5 {
-        world.clock.advance(TimeDelta::seconds(11));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pass_one(&world, TimeDelta::seconds(11)).await;
     }
     assert_eq!(posted(&world).await.len(), 1);
     eventually(|| async {

@@ -17,6 +17,14 @@ pub trait Glance: Send + Sync {
     /// payloads.
     async fn next_schedules(&self, limit: u32) -> Result<Vec<Schedule>, StoreError>;
 
+    /// Pending tasks that become due after `from` and before `to`, in that order, at most `limit`.
+    async fn coming_tasks(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<ComingTask>, StoreError>;
+
     /// What ended in each of so many minutes from `from` on, in order, also where nothing did.
     async fn ended_minutes(&self, from: DateTime<Utc>, minutes: u32) -> Result<Vec<EndedMinute>, StoreError>;
 
@@ -28,6 +36,19 @@ pub trait Glance: Send + Sync {
 
     /// How many tasks match, counted up to `most`.
     async fn count_tasks(&self, filter: &TaskFilter, most: u32) -> Result<u32, StoreError>;
+}
+
+/// A task that becomes due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComingTask {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its topic.
+    pub topic: String,
+    /// The zone its instant is meant in.
+    pub timezone: String,
+    /// When it is due.
+    pub run_at: DateTime<Utc>,
 }
 
 /// What ended in one minute.

@@ -18,6 +18,8 @@ pub struct ScheduleFacts<'a> {
     pub not_understood: Option<String>,
     /// Its last fire of its own.
     pub last_fire: Option<&'a Fire>,
+    /// Its last fires of every kind, newest first.
+    pub recent_fires: &'a [Fire],
     /// Who decides what is due, as far as the store knows; `None` where that is not kept in the store.
     pub leadership: Option<Leadership>,
     /// Whether several nodes can share the store, so that one has to lead.
@@ -54,15 +56,55 @@ pub fn why_schedule(facts: &ScheduleFacts<'_>) -> Vec<Reason> {
         }
     }
     reasons.extend(facts.last_fire.map(|fire| last(fire, schedule, facts.now)));
+    reasons.extend(skipped_lately(facts, schedule));
     reasons
+}
+
+/// What else was skipped lately, by why it was, the newest first.
+fn skipped_lately(facts: &ScheduleFacts<'_>, schedule: &Schedule) -> Vec<Reason> {
+    let told = facts.last_fire.map(|fire| fire.id);
+    let mut groups: Vec<Vec<&Fire>> = Vec::new();
+    for fire in facts.recent_fires.iter().filter(|fire| fire.reason.is_some() && Some(fire.id) != told) {
+        match groups.iter_mut().find(|group| group[0].reason == fire.reason) {
+            Some(group) => group.push(fire),
+            None => groups.push(vec![fire]),
+        }
+    }
+    let tell = |group: Vec<&Fire>| {
+        let (code, why) = cause(group[0], Some(schedule))?;
+        let count: u64 = group.iter().map(|fire| fire.count).sum();
+        let first = group.iter().map(|fire| fire.scheduled_at).min()?;
+        let last = group.iter().map(|fire| fire.until.unwrap_or(fire.scheduled_at)).max()?;
+        let what = match count {
+            1 => format!("the instant {} was skipped", from_now(first, facts.now)),
+            _ => format!("{count} instants between {} and {} were skipped", instant(first), from_now(last, facts.now)),
+        };
+        Some(Reason::new(code, format!("lately {what}: {why}")))
+    };
+    groups.into_iter().filter_map(tell).collect()
 }
 
 /// Why a fire made no task; `None` if it made one.
 pub fn why_fire(fire: &Fire, schedule: Option<&Schedule>) -> Option<Reason> {
+    let (code, why) = cause(fire, schedule)?;
+    let what = match (fire.count, fire.until) {
+        (2.., Some(until)) => format!(
+            "the {} instants from {} to {} were skipped",
+            fire.count,
+            instant(fire.scheduled_at),
+            instant(until)
+        ),
+        _ => format!("the instant {} was skipped", instant(fire.scheduled_at)),
+    };
+    Some(Reason::new(code, format!("{what} at {}: {why}", instant(fire.fired_at))))
+}
+
+/// The cause for which a fire was skipped, and the same in words.
+fn cause(fire: &Fire, schedule: Option<&Schedule>) -> Option<(Cause, String)> {
     let reason = fire.reason?;
     let late = fire.fired_at - fire.scheduled_at;
     let late = super::duration(late);
-    let (code, why) = match reason {
+    Some(match reason {
         SkipReason::Overlap => {
             (Cause::Overlap, "a task of an earlier fire had not ended, and its overlapPolicy is skip".to_owned())
         }
@@ -89,17 +131,7 @@ pub fn why_fire(fire: &Fire, schedule: Option<&Schedule>) -> Option<Reason> {
                 _ => "a calendar excluded its day".to_owned(),
             },
         ),
-    };
-    let what = match (fire.count, fire.until) {
-        (2.., Some(until)) => format!(
-            "the {} instants from {} to {} were skipped",
-            fire.count,
-            instant(fire.scheduled_at),
-            instant(until)
-        ),
-        _ => format!("the instant {} was skipped", instant(fire.scheduled_at)),
-    };
-    Some(Reason::new(code, format!("{what} at {}: {why}", instant(fire.fired_at))))
+    })
 }
 
 /// The policy as it is now, or as it must have been.
@@ -153,7 +185,7 @@ fn overdue(at: DateTime<Utc>, facts: &ScheduleFacts<'_>) -> Vec<Reason> {
     if facts.nodes.is_empty() {
         reasons.push(Reason::new(Cause::NoNode, "no node was heard of lately: start one by `punctual serve`"));
     } else if facts.nodes.iter().all(|node| node.is_paused) {
-        let message = "every node is paused; resume it by POST /api/v1/resume";
+        let message = "every node is paused; resume one by `punctual resume`";
         reasons.push(Reason::new(Cause::NodePaused, message));
     } else if facts.needs_leader && leader.is_none() {
         let message = "no node leads as far as the database knows (a lease in Redis is not seen here); `punctual doctor` and the log say more";
@@ -231,6 +263,7 @@ mod tests {
             deleted_at: None,
             not_understood: None,
             last_fire: None,
+            recent_fires: &[],
             leadership: None,
             needs_leader: false,
             nodes,
@@ -322,5 +355,33 @@ mod tests {
             let reasons = why_schedule(&facts);
             assert!(reasons[1].code == expected && reasons[1].message.contains(part), "{reasons:?}");
         }
+    }
+
+    #[test]
+    fn what_was_skipped_lately_is_told_by_its_causes() {
+        let schedule = nightly(|_| {});
+        let skipped = |reason, minutes: i64, count: i64| {
+            let scheduled_at = now() - TimeDelta::minutes(minutes);
+            let until = scheduled_at + TimeDelta::minutes(count - 1);
+            let fire = fire(&schedule, Some(reason));
+            Fire { scheduled_at, until: Some(until), count: count as u64, ..fire }
+        };
+        let recent = [
+            fire(&schedule, None),
+            skipped(SkipReason::Overlap, 3, 1),
+            skipped(SkipReason::Coalesced, 30, 20),
+            skipped(SkipReason::Overlap, 33, 1),
+        ];
+        let told = |last_fire: &Fire| {
+            let facts = ScheduleFacts { last_fire: Some(last_fire), recent_fires: &recent, ..facts(&schedule, &[]) };
+            why_schedule(&facts).into_iter().skip(2).map(|Reason { code, message }| (code, message)).collect::<Vec<_>>()
+        };
+        let found = told(&recent[0]);
+        assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Cause::Overlap, Cause::Coalesced]);
+        assert!(found[0].1.starts_with("lately 2 instants between 2026-11-16T11:27:10Z and 2026-11-16T11:57:10Z"));
+        assert!(found[0].1.ends_with("its overlapPolicy is skip"), "{found:?}");
+        assert!(found[1].1.starts_with("lately 20 instants between"), "{found:?}");
+        let found = told(&recent[1]);
+        assert!(found[1].1.starts_with("lately the instant 2026-11-16T11:27:10Z (33 min 0 s ago) was"), "{found:?}");
     }
 }

@@ -186,7 +186,7 @@ fn server(facts: &TaskFacts<'_>) -> Vec<Reason> {
         );
         reasons.push(Reason::new(Cause::NoServer, message));
     } else if able.iter().all(|node| node.is_paused) {
-        let message = "every node that could run it is paused; resume it by POST /api/v1/resume";
+        let message = "every node that could run it is paused; resume one by `punctual resume`";
         reasons.push(Reason::new(Cause::NodePaused, message));
     }
     reasons

@@ -226,7 +226,12 @@ pub(super) fn task() -> Schema {
         ("createdAt", Schema::instant()),
         ("startedAt", Schema::instant().or_null()),
         ("completedAt", Schema::instant().or_null()),
-        ("warnings", Schema::list(Schema::text())),
+        (
+            "warnings",
+            Schema::list(Schema::text()).about(
+                "what may surprise, such as that nobody serves its topic: when it is made and in the single view, else empty",
+            ),
+        ),
     ])
 }
 

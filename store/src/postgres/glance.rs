@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
 use uuid::Uuid;
 
 use super::{PostgresStore, broken, fires, list, rows, schedules};
@@ -34,6 +34,35 @@ impl Glance for PostgresStore {
                 .await
                 .map_err(broken)?;
             found.iter().map(schedules::schedule_row).collect()
+        })
+    }
+
+    async fn coming_tasks(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<ComingTask>, StoreError> {
+        lend!(self, |connection| {
+            let found = sqlx::query(include_str!("sql/coming_tasks.sql"))
+                .bind(bounded(from))
+                .bind(bounded(to))
+                .bind(i64::from(limit))
+                .fetch_all(connection)
+                .await
+                .map_err(broken)?;
+            found
+                .iter()
+                .map(|row| {
+                    let mut columns = rows::Columns::of(row);
+                    Ok(ComingTask {
+                        task_id: TaskId(columns.take()?),
+                        topic: columns.take()?,
+                        timezone: columns.take()?,
+                        run_at: columns.take()?,
+                    })
+                })
+                .collect()
         })
     }
 

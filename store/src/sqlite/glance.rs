@@ -6,7 +6,7 @@ use futures::FutureExt;
 use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
 use uuid::Uuid;
 
 use super::rows::{self, Columns, Hex, micros};
@@ -41,6 +41,39 @@ impl Glance for SqliteStore {
                     .await
                     .map_err(broken)?;
                 found.iter().map(rows::schedule).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn coming_tasks(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<ComingTask>, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let found = sqlx::query(include_str!("sql/coming_tasks.sql"))
+                    .bind(micros(from))
+                    .bind(micros(to))
+                    .bind(i64::from(limit))
+                    .fetch_all(connection)
+                    .await
+                    .map_err(broken)?;
+                found
+                    .iter()
+                    .map(|row| {
+                        let mut columns = Columns::of(row);
+                        Ok(ComingTask {
+                            task_id: TaskId(columns.take()?),
+                            topic: columns.take()?,
+                            timezone: columns.take()?,
+                            run_at: columns.take_instant()?,
+                        })
+                    })
+                    .collect()
             }
             .boxed()
         })

@@ -3,7 +3,7 @@
 use chrono::{DurationRound, TimeDelta};
 use punctual_domain::fire::FireStatus;
 use punctual_domain::json::Json;
-use punctual_domain::store::{EndedMinute, TaskFilter};
+use punctual_domain::store::{ComingTask, EndedMinute, TaskFilter};
 use punctual_domain::task::TaskStatus;
 
 use crate::support::*;
@@ -52,6 +52,24 @@ pub(crate) async fn schedules_come_in_the_order_in_which_they_fire_next(world: W
     assert!(found.iter().all(|schedule| schedule.definition.payload == Json::empty_object()), "without payloads");
     assert_eq!(names(found), ["first", "second", "third"], "what is overdue comes first");
     assert_eq!(names(world.next_schedules(2).await.unwrap()), ["first", "second"]);
+}
+
+pub(crate) async fn tasks_come_in_the_order_in_which_they_become_due(world: World) {
+    let mut made = Vec::new();
+    for (name, seconds) in [("second", 20), ("first", 10), ("third", 30), ("due", 0), ("much.later", 3_600)] {
+        made.push(world.add(task(name).in_secs(seconds)).await.id);
+    }
+    world.running(task("running")).await;
+    let coming = async |from: i64, to: i64, limit| {
+        let found = world.coming_tasks(world.in_secs(from), world.in_secs(to), limit).await.unwrap();
+        found.into_iter().map(|task| task.topic).collect::<Vec<_>>()
+    };
+    assert_eq!(coming(0, 60, 10).await, ["first", "second", "third"]);
+    assert_eq!(coming(0, 60, 2).await, ["first", "second"]);
+    assert_eq!(coming(10, 30, 10).await, ["second"], "neither of the ends");
+    let found = world.coming_tasks(world.in_secs(0), world.in_secs(15), 10).await.unwrap();
+    let (run_at, timezone) = (world.in_secs(10), "UTC".to_owned());
+    assert_eq!(found, [ComingTask { task_id: made[1], topic: "first".into(), timezone, run_at }]);
 }
 
 pub(crate) async fn what_ended_is_counted_by_minute(world: World) {

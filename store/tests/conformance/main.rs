@@ -389,6 +389,7 @@ behaviours! {
     glance:
         the_newest_fires_of_many_schedules_come_at_once
         schedules_come_in_the_order_in_which_they_fire_next
+        tasks_come_in_the_order_in_which_they_become_due
         what_ended_is_counted_by_minute
         failures_come_newest_first_since_an_instant
         it_is_known_whether_anything_happened

@@ -7,7 +7,28 @@ use super::{Visit, YEARLY, escaped, failed_task, make};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
-on_each_database!(what_others_wrote_is_escaped_everywhere,);
+on_each_database!(what_others_wrote_is_escaped_everywhere, a_page_stays_small_however_large_and_deep_a_payload_is,);
+
+async fn a_page_stays_small_however_large_and_deep_a_payload_is(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let deep = format!("{}\"<>\"{}", "[".repeat(100), "]".repeat(100));
+    let deep = format!("[{}{deep}]", format!("{deep},").repeat(4_900));
+    let task = server.make_task(&format!(r#"{{"topic":"mail","delayMs":3600000,"payload":{deep}}}"#)).await;
+    let schedule: Value = serde_json::from_str(YEARLY).unwrap();
+    let schedule = schedule.to_string().replacen('{', &format!(r#"{{"payload":{deep},"#), 1);
+    let id = make(&server, &schedule).await;
+    for (path, whole) in [("tasks", task["id"].as_str().unwrap()), ("schedules", &*id)] {
+        let page = visit.page(&format!("/{path}/{whole}")).await;
+        assert!(page.len() < 512 * 1024, "{path}: {} bytes", page.len());
+        assert!(page.contains(&format!("href=\"/api/v1/{path}/{whole}\"")), "the whole of it is a link away");
+        assert!(server.get(&format!("/api/v1/{path}/{whole}")).await.text.contains(&deep), "{path}");
+    }
+    // A form has all of it, as it was written.
+    let form = visit.page(&format!("/schedules/{id}/edit")).await;
+    assert!(form.len() < 2 * 1024 * 1024 && form.contains(&deep.replace("<>", "&lt;&gt;").replace('"', "&quot;")));
+    server.stop();
+}
 
 async fn what_others_wrote_is_escaped_everywhere(database: Database) {
     const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>";

@@ -5,11 +5,16 @@ use punctual_domain::task::{Due, NewTask};
 use punctual_domain::topic::{Route, TopicDefinition};
 use punctual_store::Options;
 
-use super::{Visit, make};
+use super::{Visit, failed_task, make};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
-on_each_database!(tasks_that_should_have_begun_are_named_first, what_fires_all_the_time_hides_nothing_else);
+on_each_database!(
+    tasks_that_should_have_begun_are_named_first,
+    what_fires_all_the_time_hides_nothing_else,
+    tasks_that_become_due_are_among_what_comes_next,
+    numbers_lead_to_what_they_count,
+);
 
 async fn tasks_that_should_have_begun_are_named_first(database: Database) {
     let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
@@ -54,5 +59,56 @@ async fn what_fires_all_the_time_hides_nothing_else(database: Database) {
     assert!(band.contains("More than once a minute") && band.contains("second-8"), "{ahead}");
     assert!(rest.contains("quarterly") && !rest.contains("second-"), "{ahead}");
     assert!(page.contains("Next: quarterly"), "{page}");
+    server.stop();
+}
+
+/// The address that the link with this text has on a page.
+fn link_of(page: &str, text: &str) -> String {
+    let (before, _) = page.split_once(&format!(">{text}</a>")).unwrap_or_else(|| panic!("{text}: {page}"));
+    let (_, link) = before.rsplit_once("href=\"").unwrap();
+    link.trim_end_matches('"').replace("&amp;", "&")
+}
+
+async fn tasks_that_become_due_are_among_what_comes_next(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    make(&server, r#"{"name":"now and then","everyMs":1500000,"timezone":"UTC","topic":"quiet"}"#).await;
+    let soon = server.make_task(r#"{"topic":"mail.soon","delayMs":1200000}"#).await;
+    server.make_task(r#"{"topic":"mail.soon","delayMs":1300000}"#).await;
+    server.make_task(r#"{"topic":"mail.tomorrow","delayMs":86400000}"#).await;
+    let page = visit.page("/").await;
+    assert!(page.contains("Next: a task of mail.soon in 20 min."), "{page}");
+    let ahead = &page[page.find("id=\"ahead\"").unwrap()..];
+    let ahead = &ahead[..ahead.find("</section>").unwrap()];
+    assert_eq!(link_of(ahead, "mail.soon"), format!("/tasks/{}", soon["id"].as_str().unwrap()), "the first of them");
+    assert!(ahead.contains("now and then") && ahead.contains("2 fires") && !ahead.contains("mail.tomorrow"), "{ahead}");
+    let list = visit.page(&link_of(ahead, "2 tasks")).await;
+    assert!(list.contains("mail.soon") && !list.contains("mail.tomorrow"), "{list}");
+    server.stop();
+}
+
+async fn numbers_lead_to_what_they_count(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    server.put_topic("held", r#"{"route":{"type":"pull"}}"#).await;
+    let due = server.make_task(r#"{"topic":"held"}"#).await;
+    let later = server.make_task(r#"{"topic":"held","delayMs":3600000}"#).await;
+    let [due, later] = [&due, &later].map(|task| task["id"].as_str().unwrap());
+    let same = [failed_task(&server, "mail", "no user 17").await, failed_task(&server, "mail", "no user 4711").await];
+    let others = [failed_task(&server, "mail", "no paper").await, failed_task(&server, "fax", "no user 9").await];
+    let page = visit.page("/").await;
+    let list = visit.page(&link_of(&page, "Due")).await;
+    assert!(list.contains(due) && !list.contains(later), "{list}");
+    let list = visit.page(&link_of(&page, "Failed (1 h)")).await;
+    assert!(same.iter().chain(&others).all(|id| list.contains(id)) && list.contains("4 tasks"), "{list}");
+    // A cause leads to all of its tasks, and to no others.
+    let (_, mail) = page.split_once("2×").unwrap_or_else(|| panic!("{page}"));
+    let list = visit.page(&link_of(mail, "no user #")).await;
+    assert!(same.iter().all(|id| list.contains(id)), "{list}");
+    assert!(others.iter().all(|id| !list.contains(id)) && list.contains("2 tasks"), "{list}");
+    assert!(visit.page("/failures?topic=none").await.contains("No such task failed"));
+    for wrong in ["/failures?within=year", "/failures?colour=red"] {
+        assert_eq!(visit.get(wrong).await.status, 400, "{wrong}");
+    }
     server.stop();
 }

@@ -47,6 +47,11 @@ async fn every_page_answers_and_says_what_it_is_for(database: Database) {
     assert_eq!((found.status.as_u16(), found.location), (303, format!("/tasks/{task}")));
     assert_eq!(visit.get("/tasks?id=unknown").await.location, "/tasks");
 
+    assert!(!shown.contains("nobody serves"), "{shown}");
+    let mistyped = server.make_task(r#"{"topic":"mial.welcome","delayMs":3600000}"#).await;
+    let mistyped = visit.page(&format!("/tasks/{}", mistyped["id"].as_str().unwrap())).await;
+    assert!(mistyped.contains("nobody serves the topic mial.welcome"), "{mistyped}");
+
     let waiting = server.make_task(r#"{"topic":"mail.welcome","delayMs":3600000}"#).await;
     let waiting = visit.page(&format!("/tasks/{}", waiting["id"].as_str().unwrap())).await;
     assert!(waiting.contains("Why is this not running?") && waiting.contains("Reschedule"), "{waiting}");

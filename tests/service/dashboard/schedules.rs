@@ -9,6 +9,7 @@ use crate::support::{Database, Server};
 on_each_database!(
     a_schedule_is_made_edited_and_deleted,
     an_edit_keeps_what_the_form_does_not_show,
+    a_name_is_kept_as_it_is_with_its_blanks,
     a_schedule_is_paused_resumed_and_triggered,
     a_paused_schedule_promises_no_fires,
     a_backfill_counts_first,
@@ -113,6 +114,27 @@ async fn an_edit_keeps_what_the_form_does_not_show(database: Database) {
     assert_eq!(edited["payload"], json!({"kept": null}));
     let (_, text) = edit("3", "{\r\n  \"kept\": null\r\n}").await;
     assert!(text.contains(r#"{"kept": null}"#), "{text}");
+    server.stop();
+}
+
+async fn a_name_is_kept_as_it_is_with_its_blanks(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let body = r#"{"name":" n ","description":" d ","cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"echo"}"#;
+    let path = format!("/schedules/{}", make(&server, body).await);
+    let form = visit.page(&format!("{path}/edit")).await;
+    assert!(form.contains("value=\" n \"") && form.contains("value=\" d \""), "{form}");
+    let edit = |version: &'static str, name: &'static str| {
+        let when = [("topic", "echo"), ("rhythm", "cron"), ("cronExpression", "0 0 2 1 *"), ("timezone", "UTC")];
+        [&[("version", version), ("name", name), ("description", " d ")][..], &when].concat()
+    };
+    visit.done(&format!("{path}/edit"), &edit("1", " n ")).await;
+    let edited = api(&server, &format!("/api/v1{path}")).await;
+    let told = ["name", "description", "cronExpression"].map(|field| edited[field].as_str().unwrap());
+    assert_eq!(told, [" n ", " d ", "0 0 2 1 *"]);
+    let refused = visit.post(&format!("{path}/edit"), &edit("2", "  ")).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text.contains("must not be blank"), "{refused:?}");
     server.stop();
 }
 
