@@ -1,13 +1,15 @@
 //! What is lost or missed is made good.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{
-    fleet, make, make_all, serve, serve_by, until_answered, until_completed, until_handed_over, working_fleet,
+    fleet, make, make_all, serve, serve_by, until, until_answered, until_completed, until_handed_over, working_fleet,
 };
 use crate::fleet::RELEASES;
 use crate::on_each_database;
-use crate::support::{Database, Redis};
+use crate::support::{Database, Redis, Server};
 
 on_each_database!(
     what_a_flushed_redis_lost_is_handed_over_again,
@@ -71,4 +73,26 @@ async fn what_ended_and_was_removed_is_not_handed_over_again(database: Database)
         assert_eq!(fleet.jobs(1).len(), 1);
         server.stop();
     }
+}
+
+/// There is no other process that could follow: nobody waits for the end of a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_sqlite_a_queue_is_followed_at_once_after_a_crash() {
+    let database = Database::sqlite();
+    let redis = Redis::start();
+    let serve = || Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()));
+    let mut server = serve();
+    let Some(mut fleet) = fleet(&server, &redis, "bullmq6", "jobs").await else { return };
+    let id = make(&server, json!({"topic": "jobs", "payload": {"n": 3}})).await;
+    let led = "SELECT count(*) FROM punctual_leaderships WHERE name = 'queue bull:jobs'";
+    until(&database, led, 1).await;
+    server.process.signal("KILL");
+    server.process.wait();
+    let server = serve();
+    let asked_at = Instant::now();
+    fleet.tell("worker");
+    assert_eq!(server.ended_task(&id).await["result"], json!({"did": 3}));
+    // A lease of 15 s was just taken.
+    assert!(asked_at.elapsed() < Duration::from_secs(10), "{:?}", asked_at.elapsed());
+    server.stop();
 }
