@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{define, make, serve, serve_by, working_fleet};
+use super::{define, fleet, make, serve, serve_by, until_handed_over, working_fleet};
 use crate::fleet::Fleet;
 use crate::support::{Database, Redis, Server, beside_us};
 
@@ -45,6 +45,31 @@ async fn a_queue_that_refuses_a_job_gets_nothing_of_it_and_others_are_served() {
     let well = make(&server, json!({"topic": "well", "payload": {"n": 2}})).await;
     assert_eq!(server.ended_task(&well).await["status"], "completed");
     assert_eq!(fleet.tries(7).len(), 7);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_allows_us_the_queues_only_is_followed_and_healed() {
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let url = redis.url_for_keys("bull:*");
+    let mut server = Server::start_with(&database, |command| {
+        command.envs([("REDIS_URL", url.as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")])
+    });
+    let Some(mut well) = fleet(&server, &redis, "bullmq6", "jobs").await else { return };
+    let body = json!({"route": {"type": "bullmq", "queue": "jobs", "prefix": "others"}});
+    server.put_topic("others", &body.to_string()).await;
+    let refused = make(&server, json!({"topic": "others"})).await;
+    let task = server.wait_for(&format!("/api/v1/tasks/{refused}"), |task| task["error"].is_string()).await;
+    assert!(task["error"].as_str().unwrap().contains("no permissions"), "{task}");
+
+    let id = make(&server, json!({"topic": "jobs", "payload": {"n": 3}})).await;
+    until_handed_over(&database, 1).await;
+    let told = server.process.wait_for_log("what Redis loses is noticed later");
+    assert!(told.contains("no permissions") && told.contains("punctual:*"), "{told}");
+    redis.forget();
+    well.tell("worker");
+    assert_eq!(server.ended_task(&id).await["result"], json!({"did": 3}));
+    assert_eq!(well.jobs(1).len(), 1);
     server.stop();
 }
 

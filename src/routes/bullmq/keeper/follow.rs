@@ -14,7 +14,7 @@ use super::super::job::Job;
 use super::super::redis::{JobEvent, Queues, Read, Told};
 use super::record::Heard;
 use super::{AFTER_ERROR, PAGE, Parts, Work, leadership};
-use crate::redis::NotNow;
+use crate::redis::{NotNow, is_refusal};
 
 /// How many rounds there are between two looks at all jobs of a queue.
 const HEAL_ROUNDS: u32 = 6;
@@ -29,6 +29,8 @@ struct State {
     queues: BTreeMap<Queue, Followed>,
     /// When it was last found out which those are.
     looked_at: Option<Instant>,
+    /// Whether Redis refuses to show whether it has lost what it held.
+    is_blind: bool,
     reader: Option<MultiplexedConnection>,
 }
 
@@ -106,7 +108,7 @@ impl Work {
             }
             return Ok(());
         }
-        let has_forgotten = queues.has_forgotten(self.0.node).await?;
+        let has_forgotten = self.has_forgotten(&mut state.is_blind).await?;
         for (queue, followed) in &mut state.queues {
             followed.must_heal |= has_forgotten;
             let due = followed.healed_at.is_none_or(|at| match followed.must_heal {
@@ -148,6 +150,21 @@ impl Work {
             state.looked_at = state.looked_at.filter(|at| at.elapsed() < *every / 2);
         }
         Ok(())
+    }
+
+    /// Whether Redis has lost what it held. Where it refuses to show that, the look that happens now and then finds it.
+    async fn has_forgotten(&self, is_blind: &mut bool) -> Result<bool, NotNow> {
+        let asked = self.0.queues.has_forgotten(self.0.node).await;
+        let was_blind = std::mem::replace(is_blind, asked.as_ref().is_err_and(is_refusal));
+        match asked {
+            Err(error) if *is_blind => {
+                if !was_blind {
+                    warn!(%error, "what Redis loses is noticed later: its user may not use our keys punctual:*");
+                }
+                Ok(false)
+            }
+            asked => Ok(asked?),
+        }
     }
 
     /// Reads a queue's events to their end.
