@@ -10,6 +10,8 @@ use crate::support::{Database, Redis, Server};
 on_each_database!(
     a_task_cancelled_while_redis_is_away_is_never_begun,
     a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
+    a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restart,
+    a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again,
     a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again,
 );
 
@@ -82,30 +84,84 @@ async fn a_task_cancelled_on_another_node_is_never_begun() {
     one.stop();
 }
 
-async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(database: Database) {
-    let redis = Redis::start();
-    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
-    let mut server = serve_by(&database, &redis);
+/// A service that was killed after a queue had accepted a task and an execution, and before that was noted; answers their ids.
+async fn crash_before_the_note(database: &Database, redis: &Redis) -> [String; 2] {
+    let mut server = serve_by(database, redis);
     define(&server, "jobs").await;
     let schedule = schedule(&server, "jobs").await;
     database.execute("ALTER TABLE punctual_hand_overs RENAME TO out_of_reach").await;
     let task = make(&server, json!({"topic": "jobs"})).await;
     let fire = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
-    until_answered(&redis, "LLEN bull:jobs:wait", ":2").await;
+    until_answered(redis, "LLEN bull:jobs:wait", ":2").await;
     server.process.signal("KILL");
     server.process.wait();
     database.execute("ALTER TABLE out_of_reach RENAME TO punctual_hand_overs").await;
-    let server = serve_by(&database, &redis);
-    for id in [&task, fire["id"].as_str().unwrap()] {
-        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
-        assert_eq!(task["status"], "cancelled", "{task}");
-    }
-    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
-    let last = make(&server, json!({"topic": "jobs"})).await;
+    [task, fire["id"].as_str().unwrap().to_owned()]
+}
+
+/// The jobs of all other tasks are gone, and those of new ones are run.
+async fn only_new_ones_run(server: &Server, redis: &Redis, fleet: &mut Fleet) {
+    until_answered(redis, "LLEN bull:jobs:wait", ":0").await;
+    let last = make(server, json!({"topic": "jobs"})).await;
     fleet.tell("worker");
     server.ended_task(&last).await;
     let ran: Vec<_> = fleet.jobs(1).into_keys().collect();
     assert_eq!(ran, [format!("t_{last}")]);
+}
+
+async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let ids = crash_before_the_note(&database, &redis).await;
+    let server = serve_by(&database, &redis);
+    for id in ids {
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+    only_new_ones_run(&server, &redis, &mut fleet).await;
+    server.stop();
+}
+
+async fn a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restart(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let ids = crash_before_the_note(&database, &redis).await;
+    redis.signal("STOP");
+    let server = serve_by(&database, &redis);
+    for id in ids {
+        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+    until_handed_over(&database, 2).await;
+    server.stop();
+    redis.signal("CONT");
+    let server = serve_by(&database, &redis);
+    only_new_ones_run(&server, &redis, &mut fleet).await;
+    server.stop();
+}
+
+async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let ids = crash_before_the_note(&database, &redis).await;
+    let server = Server::start_with(&database, |command| {
+        command.envs([("REDIS_URL", redis.url().as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")]);
+        command.env("PUNCTUAL_LEASE_SECONDS", "1")
+    });
+    let paused = server.post("/api/v1/topics/jobs/pause", "").await;
+    assert_eq!(paused.status, 200, "{paused:?}");
+    // As if it had not been seen since: a lease is longer than anybody wants to wait for.
+    database
+        .execute("UPDATE punctual_tasks SET lease_expires_at = created_at WHERE lease_expires_at IS NOT NULL")
+        .await;
+    for id in &ids {
+        server.wait_for(&format!("/api/v1/tasks/{id}"), |task| task["status"] == "pending").await;
+    }
+    let answer = server.post("/api/v1/tasks/cancel", r#"{"filter": {"topic": "jobs"}}"#).await.json();
+    assert_eq!(answer["count"], 2, "{answer}");
+    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
+    server.post("/api/v1/topics/jobs/resume", "").await;
+    only_new_ones_run(&server, &redis, &mut fleet).await;
     server.stop();
 }
 

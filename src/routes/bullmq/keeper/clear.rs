@@ -1,7 +1,6 @@
 //! Attending: what ended behind a queue's back is looked after, and jobs that nobody waits for are removed.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use punctual_domain::hand_over::{HandOver, Queue};
 use punctual_domain::id::{Epoch, TaskId};
@@ -16,13 +15,18 @@ use super::super::redis::{Found, Removed};
 use super::super::remove_jobs_of;
 use super::record::Heard;
 use super::{AFTER_ERROR, PAGE, Parts, Work};
-use crate::redis::{NotNow, is_refusal};
+use crate::redis::NotNow;
 
 impl Work {
     /// Looks after what was asked for, for good.
     pub(super) async fn attend(&self) {
+        let mut is_behind = false;
         loop {
-            self.0.attention.rung.notified().await;
+            tokio::select! {
+                () = self.0.attention.rung.notified() => {}
+                // A worker may be faster than the next look at all jobs.
+                () = sleep(AFTER_ERROR), if is_behind => {}
+            }
             let (jobs, cancelled) = self.0.attention.take();
             let mut by_queue: BTreeMap<Queue, Vec<String>> = BTreeMap::new();
             for (queue, job) in jobs {
@@ -39,21 +43,20 @@ impl Work {
                     debug!(%queue, %error, "jobs that have ended are left to the next look");
                 }
             }
-            let mut cancelled = cancelled.into_iter();
-            while let Some(id) = cancelled.next() {
-                match self.clear_away(id).await {
-                    Ok(()) => {}
-                    Err(error) if error.is_refusal() => {
-                        debug!(task_id = %id, %error, "the job of a task that ended is left to the next look");
-                    }
-                    Err(error) => {
-                        debug!(task_id = %id, %error, "jobs of tasks that ended are not removed yet");
-                        // The next look does not know of a job whose hand-over was never noted.
-                        sleep(AFTER_ERROR).await;
-                        iter::once(id).chain(cancelled.by_ref()).for_each(|id| self.0.attention.cancelled(id));
-                    }
-                }
+            if let Err(error) = self.suspect_all(&cancelled).await {
+                debug!(%error, "jobs of tasks that ended are not noted yet");
+                sleep(AFTER_ERROR).await;
+                cancelled.into_iter().for_each(|id| self.0.attention.cancelled(id));
+                continue;
             }
+            let cleared = match is_behind {
+                true => self.clear_strays().await,
+                false => self.clear_away(&cancelled).await,
+            };
+            if let Err(error) = &cleared {
+                debug!(%error, "jobs of tasks that ended are not removed yet");
+            }
+            is_behind = cleared.is_err_and(|error| !error.is_refusal());
         }
     }
 
@@ -70,33 +73,41 @@ impl Work {
         }
     }
 
-    /// Removes the job of a task that has ended otherwise, if it has not begun.
-    async fn clear_away(&self, id: TaskId) -> Result<(), NotNow> {
-        let known = self.0.store.hand_overs(&WhichHandOvers::OfTask(id), 1).await?;
-        if known.is_empty() {
-            return self.clear_unnoted(id).await;
+    /// Notes that queues may have the jobs of cancelled tasks: a node may have made one, and crashed before it noted that.
+    /// Whoever follows the queue then removes it, also if all of us stop before Redis answers.
+    async fn suspect_all(&self, cancelled: &[TaskId]) -> Result<(), NotNow> {
+        let Parts { store, topics, .. } = &self.0;
+        if cancelled.is_empty() {
+            return Ok(());
         }
-        self.clear(known.into_iter().filter(|hand_over| hand_over.task.is_none()).collect()).await
-    }
-
-    /// The same for one that a node may have handed over, and crashed before it noted that.
-    async fn clear_unnoted(&self, id: TaskId) -> Result<(), NotNow> {
-        let Parts { store, queues, topics, .. } = &self.0;
         let definitions = topics.definitions().await?;
         if !definitions.iter().any(|definition| matches!(definition.route, Route::Bullmq { .. })) {
             return Ok(());
         }
-        let Some(TaskWithAttempts { task, .. }) = store.task(id).await? else { return Ok(()) };
-        let was_claimed = task.epoch > Epoch(0);
-        let route = TopicDefinition::for_topic(&definitions, &task.topic).map(|definition| &definition.route);
-        match route {
-            Some(Route::Bullmq { queue, prefix }) if was_claimed && task.status == TaskStatus::Cancelled => {
-                let queue = Queue { prefix: prefix.clone(), name: queue.clone() };
-                let execution = store.execution_of(&task).await?;
-                remove_jobs_of(queues, &queue, &task, execution).await
+        for id in cancelled {
+            if !store.hand_overs(&WhichHandOvers::OfTask(*id), 1).await?.is_empty() {
+                continue;
             }
-            _ => Ok(()),
+            let Some(TaskWithAttempts { task, .. }) = store.task(*id).await? else { continue };
+            if task.epoch == Epoch(0) || task.status != TaskStatus::Cancelled {
+                continue;
+            }
+            let route = TopicDefinition::for_topic(&definitions, &task.topic).map(|definition| &definition.route);
+            if let Some(Route::Bullmq { queue, prefix }) = route {
+                let queue = Queue { prefix: prefix.clone(), name: queue.clone() };
+                store.suspect_hand_over(*id, &queue, &Job::of_task(&task, None).id).await?;
+            }
         }
+        Ok(())
+    }
+
+    /// Removes the jobs of tasks that have ended otherwise, where they have not begun.
+    async fn clear_away(&self, ended: &[TaskId]) -> Result<(), NotNow> {
+        for id in ended {
+            let known = self.0.store.hand_overs(&WhichHandOvers::OfTask(*id), 1).await?;
+            self.clear(known.into_iter().filter(|hand_over| hand_over.task.is_none()).collect()).await?;
+        }
+        Ok(())
     }
 
     /// The same for all whose ends nobody has looked after.
@@ -113,17 +124,29 @@ impl Work {
     /// Removes jobs that nobody waits for. What a worker has stays known: it may come back to be tried again.
     async fn clear(&self, strays: Vec<HandOver>) -> Result<(), NotNow> {
         let mut over = Vec::with_capacity(strays.len());
-        for HandOver { task_id, queue, job_id, .. } in &strays {
-            match self.0.queues.remove(queue, job_id).await {
+        for stray in &strays {
+            let HandOver { task_id, queue, job_id, .. } = stray;
+            match self.remove(stray).await {
                 Ok(Removed::IsRunning) => continue,
                 Ok(Removed::Now) => debug!(%task_id, %queue, job_id, "job of an ended task removed"),
                 Ok(Removed::Over) => {}
                 // Others are in queues that are well.
-                Err(error) if is_refusal(&error) => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) if error.is_refusal() => continue,
+                Err(error) => return Err(error),
             }
             over.push(*task_id);
         }
         Ok(self.0.store.forget_hand_overs(&over).await?)
+    }
+
+    /// Removes the job of a task that has ended, if it waits.
+    async fn remove(&self, stray: &HandOver) -> Result<Removed, NotNow> {
+        let Parts { store, queues, .. } = &self.0;
+        if stray.is_certain() {
+            return Ok(queues.remove(&stray.queue, &stray.job_id).await?);
+        }
+        let Some(TaskWithAttempts { task, .. }) = store.task(stray.task_id).await? else { return Ok(Removed::Over) };
+        let execution = store.execution_of(&task).await?;
+        remove_jobs_of(queues, &stray.queue, &task, execution).await
     }
 }
