@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use super::{define, fleet, make, serve, serve_by, until_handed_over, working_fleet};
 use crate::fleet::Fleet;
+use crate::on_each_database;
 use crate::support::{Database, Redis, Server, beside_us};
+
+on_each_database!(a_redis_that_speaks_tls_is_trusted_by_the_authority_that_the_operator_names);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_refuses_a_job_gets_nothing_of_it_and_others_are_served() {
@@ -93,14 +96,13 @@ async fn without_redis_tasks_wait_and_whoever_sends_them_is_told() {
     server.stop();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_speaks_tls_is_trusted_by_the_authority_that_the_operator_names() {
-    let (database, redis) = (Database::sqlite(), Redis::encrypted());
+async fn a_redis_that_speaks_tls_is_trusted_by_the_authority_that_the_operator_names(database: Database) {
+    let redis = Redis::encrypted();
     let mut server = serve_by(&database, &redis);
     assert_eq!(server.get("/readyz").await.json()["status"], "degraded", "nobody vouches for it");
     assert!(server.process.wait_for_log("Redis").contains("certificate"), "{:#?}", server.process.log());
     server.stop();
-    let server = Server::start_with(&database, |command| {
+    let mut server = Server::start_with(&database, |command| {
         command.env("REDIS_URL", redis.url()).env("SSL_CERT_FILE", beside_us("tls/ca.pem"))
     });
     assert_eq!(server.get("/readyz").await.json()["status"], "ready");
@@ -109,5 +111,8 @@ async fn a_redis_that_speaks_tls_is_trusted_by_the_authority_that_the_operator_n
     let id = make(&server, json!({"topic": "jobs", "payload": {"n": 7}})).await;
     assert_eq!(server.ended_task(&id).await["result"], json!({"did": 7}));
     assert!(fleet.jobs(1).contains_key(&format!("t_{id}")));
+    // Wake-ups, the leader's key and the stream of events go the same way.
+    let log = server.process.log().join("\n");
+    assert!(!log.contains("through Redis") && !log.contains("does not answer") && !log.contains("to Redis"), "{log}");
     server.stop();
 }
