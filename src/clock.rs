@@ -7,7 +7,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use punctual_domain::clock::Clock;
+use punctual_domain::store::{Store, StoreError};
 use tokio::time::Instant;
+
+use crate::config::Secret;
 
 /// The longest nap: how soon a sleeper notices that somebody set the machine's clock ahead.
 const NAP: Duration = Duration::from_secs(1);
@@ -26,6 +29,19 @@ impl SystemClock {
     /// A clock that has told no time yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A clock beside that of a store. SQLite's is the machine's too, and may stand still since its file was opened: then this
+    /// one does so with it, and both tell the same time.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn beside(store: &dyn Store, url: &Secret) -> Result<Self, StoreError> {
+        let clock = Self::new();
+        if url.expose().starts_with("sqlite:") {
+            clock.not_before_the_latest(store.now().await?.timestamp_micros());
+        }
+        Ok(clock)
     }
 
     fn not_before_the_latest(&self, micros: i64) -> DateTime<Utc> {

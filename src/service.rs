@@ -210,7 +210,10 @@ impl Service {
         let redis = config.redis_url.as_ref().map(Redis::new).transpose();
         let redis = redis.map_err(|error| StartError::Redis(error.to_string()))?;
 
-        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let clock: Arc<dyn Clock> = match options.clock.clone() {
+            Some(clock) => clock,
+            None => Arc::new(SystemClock::beside(&*store, &config.database_url).await?),
+        };
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));
         let courier = Courier::new(&config.webhook_allow, Arc::clone(&clock)).map_err(StartError::Webhooks)?;

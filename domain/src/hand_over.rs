@@ -44,7 +44,7 @@ pub struct NewHandOver {
 pub struct HandOver {
     /// The task.
     pub task_id: TaskId,
-    /// The epoch it runs by.
+    /// The epoch it runs by; 0 if nobody noted whether it was handed over.
     pub epoch: Epoch,
     /// To which queue.
     pub queue: Queue,
@@ -60,6 +60,13 @@ pub struct HandOver {
     pub progress: Option<String>,
     /// What its task is; `None` if the hand-over does not count any more.
     pub task: Option<HandedOver>,
+}
+
+impl HandOver {
+    /// Whether the queue has accepted it. Else it may have: a node can crash before it notes that.
+    pub fn is_certain(&self) -> bool {
+        self.epoch > Epoch(0)
+    }
 }
 
 /// The task of a hand-over that counts.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use punctual_actors::{Handlers, Settings, add_schedules, add_topics};
 use punctual_domain::clock::Clock;
+use punctual_domain::store::Store;
 use punctual_domain::time::ZoneDatabase;
 use punctual_domain::topic::TopicPattern;
 use punctual_sdk::{Handler, Plugin};
@@ -165,7 +166,7 @@ impl Builder {
             plugins::migrate(&*open.store, &self.plugins).await?;
         }
         declare_topics(&*open.store, &topics).await?;
-        let clock = self.shared_clock();
+        let clock = self.clock_beside(&*open.store).await?;
         let courier = Courier::new(&networks, Arc::clone(&clock)).map_err(BuildError::Webhooks)?;
         let webhooks = Webhooks { courier, store: Arc::clone(&open.store), clock: Arc::clone(&clock) };
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
@@ -241,7 +242,7 @@ impl Builder {
             .map_err(|error| BuildError::Database { database: self.database.to_string(), error })?;
         Ok(Open {
             topics: TopicDirectory::new(Arc::clone(&store), Default::default(), false),
-            time: Arc::new(StoreTime::new(self.shared_clock())),
+            time: Arc::new(StoreTime::new(self.clock_beside(&*store).await?)),
             wake: Wake::new(Listening::default(), &store, Arc::default()),
             store,
         })
@@ -256,7 +257,10 @@ impl Builder {
         Kind::of(self.database.expose())
     }
 
-    fn shared_clock(&self) -> Arc<dyn Clock> {
-        self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()))
+    async fn clock_beside(&self, store: &dyn Store) -> Result<Arc<dyn Clock>, BuildError> {
+        Ok(match &self.clock {
+            Some(clock) => Arc::clone(clock),
+            None => Arc::new(SystemClock::beside(store, &self.database).await?),
+        })
     }
 }

@@ -1,4 +1,6 @@
-//! Pausing and resuming a whole node.
+//! A whole node: paused and resumed, and gone on with after its clock was set back.
+
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -39,5 +41,23 @@ async fn a_working_node_is_paused_and_resumed(database: Database) {
     assert_eq!(server.post("/api/v1/resume", "").await.json(), json!({"paused": false}));
     server.ended_task(task["id"].as_str().unwrap()).await;
     server.post("/api/v1/resume", r#"{"colour":1}"#).await.problem(400, "INVALID");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_clock_was_set_back_what_waits_begins_as_soon_as_it_has_caught_up() {
+    let database = Database::sqlite();
+    let mut server = Server::start(&database);
+    server.process.signal("KILL");
+    server.process.wait();
+    database.execute("UPDATE punctual_nodes SET seen_at = seen_at + 6000000").await;
+    let mut server = Server::start(&database);
+    let started_at = Instant::now();
+    server.process.wait_for_log("the clock was set back");
+    let waits = server.make_task(r#"{"topic":"echo","delayMs":200}"#).await;
+    let at_once = server.make_task(r#"{"topic":"echo"}"#).await;
+    assert_eq!(server.ended_task(at_once["id"].as_str().unwrap()).await["status"], "completed");
+    assert_eq!(server.ended_task(waits["id"].as_str().unwrap()).await["status"], "completed");
+    assert!(started_at.elapsed() < Duration::from_secs(9), "{:?}", started_at.elapsed());
     server.stop();
 }

@@ -87,6 +87,12 @@ impl Redis {
         }
     }
 
+    /// Where a user finds it who may use these keys only.
+    pub fn url_for_keys(&self, pattern: &str) -> String {
+        assert_eq!(self.ask(&format!("ACL SETUSER guest on >secret +@all &* ~{pattern}")), "+OK");
+        format!("redis://guest:secret@127.0.0.1:{}/", self.port)
+    }
+
     /// Carries out a command whose answer is one line, and answers that.
     pub fn ask(&self, command: &str) -> String {
         ask(&self.port, command)

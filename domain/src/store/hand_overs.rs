@@ -12,6 +12,10 @@ pub trait HandOvers: Send + Sync {
     /// still did; a repeat is answered like the first time.
     async fn hand_over(&self, held: Extension, hand_over: &NewHandOver) -> Result<bool, StoreError>;
 
+    /// Notes that a queue may have a job of a task that has ended, unless its hand-over is known: nobody noted whether it was
+    /// handed over. It counts as one that does not count any more, and is not certain.
+    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError>;
+
     /// Hand-overs, at most `limit`, in the order of their tasks' ids.
     async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError>;
 

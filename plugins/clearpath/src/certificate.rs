@@ -10,8 +10,8 @@ use tracing::error;
 use uuid::Uuid;
 
 use crate::ZONE;
-use crate::of_session::{OfSession, list};
 use crate::pdf;
+use crate::record::{OfSession, Record, find, found, list, show};
 use crate::session::{Session, TestResult};
 
 pub(crate) const TOPIC: &str = "clearpath.certificate";
@@ -37,11 +37,6 @@ row! {
 }
 
 impl Certificate {
-    async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_certificates WHERE id = $1";
-        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
-    }
-
     async fn of_session(database: &Database, session: Uuid) -> Result<Option<Self>, sqlx::Error> {
         let one = "SELECT * FROM clearpath_certificates WHERE test_session_id = $1";
         on_either!(database, |pool| sqlx::query_as(one).bind(session).fetch_optional(pool).await)
@@ -49,7 +44,7 @@ impl Certificate {
 
     /// Draws its PDF as it stands now, and keeps that.
     async fn draw(&self, database: &Database, now: DateTime<Utc>) -> Result<Vec<u8>, Error> {
-        let session = Session::find(database, self.test_session_id).await?.ok_or("its session is gone")?;
+        let session: Session = find(database, self.test_session_id).await?.ok_or("its session is gone")?;
         let result = TestResult::of_session(database, session.id).await?.ok_or("its result is gone")?;
         let bytes = pdf::write(&pdf::Page {
             number: &self.id.to_string(),
@@ -71,10 +66,9 @@ impl Certificate {
     }
 }
 
-impl OfSession for Certificate {
-    const STATUSES: &'static [&'static str] = &STATUSES;
-    const SOME: &'static str = "SELECT * FROM clearpath_certificates WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
+impl Record for Certificate {
+    const NOUN: &'static str = "certificate";
+    const ONE: &'static str = "SELECT * FROM clearpath_certificates WHERE id = $1";
 
     fn view(&self) -> Value {
         json!({
@@ -89,6 +83,12 @@ impl OfSession for Certificate {
             "updatedAt": shown(self.updated_at),
         })
     }
+}
+
+impl OfSession for Certificate {
+    const STATUSES: &'static [&'static str] = &STATUSES;
+    const SOME: &'static str = "SELECT * FROM clearpath_certificates WHERE id < $1 AND ($2 IS NULL OR status = $2)
+        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
 }
 
 /// Makes the certificate of a session that has a result, once, and its PDF.
@@ -156,7 +156,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .takes(session, json!({"sessionId": "018f0000-0000-7000-8000-000000000000"}))
             .may_conflict()
             .answers(201, "The certificate", shape()),
-        Route::get("/certificates/{id}", show).named("getCertificate", "Shows a certificate").answers(
+        Route::get("/certificates/{id}", show::<Certificate>).named("getCertificate", "Shows a certificate").answers(
             200,
             "The certificate",
             shape(),
@@ -178,7 +178,7 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     let session = fields.needs("sessionId", |fields, name| fields.id(name));
     fields.finish()?;
     let database = request.database();
-    if Session::find(&database, session).await?.is_none() {
+    if find::<Session>(&database, session).await?.is_none() {
         return Err(Problem::invalid("sessionId", format!("there is no session {session}")));
     }
     if TestResult::of_session(&database, session).await?.is_none() {
@@ -187,14 +187,9 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     Answer::created(make(&request.context, session, request.now).await?.view())
 }
 
-async fn show(request: Request) -> Result<Answer, Problem> {
-    request.no_query()?;
-    Answer::ok(found(&request).await?.view())
-}
-
 async fn download(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
-    let certificate = found(&request).await?;
+    let certificate: Certificate = found(&request).await?;
     let name = format!("certificate-{}.pdf", certificate.id);
     let kept = match (certificate.pdf_needs_regeneration, certificate.pdf.clone()) {
         (false, Some(bytes)) => return Ok(Answer::file("application/pdf", name, bytes)),
@@ -214,15 +209,10 @@ async fn download(request: Request) -> Result<Answer, Problem> {
 async fn regenerate(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
     request.fields().finish()?;
-    let certificate = found(&request).await?;
+    let certificate: Certificate = found(&request).await?;
     if let Err(failed) = certificate.draw(&request.database(), request.now).await {
         error!(certificate = %certificate.id, err = %failed, "certificate not regenerated");
         return Err(Problem::conflict(format!("the certificate cannot be drawn: {failed}")));
     }
-    Answer::ok(found(&request).await?.view())
-}
-
-async fn found(request: &Request) -> Result<Certificate, Problem> {
-    let id = request.id("certificate")?;
-    Certificate::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("certificate {id}")))
+    Answer::ok(found::<Certificate>(&request).await?.view())
 }

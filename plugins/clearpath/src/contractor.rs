@@ -1,11 +1,11 @@
 //! Contractors, and until when their certification holds.
 
 use chrono::{DateTime, NaiveDate, Utc};
-use punctual_sdk::{
-    Answer, Database, Fields, Page, Problem, Request, Route, Schema, Transaction, on_either, row, shown, sqlx,
-};
+use punctual_sdk::{Answer, Fields, Page, Problem, Request, Route, Schema, on_either, row, shown, sqlx};
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use crate::record::{Record, Shared, held, show};
 
 const STATUSES: [&str; 2] = ["active", "inactive"];
 
@@ -23,21 +23,9 @@ row! {
     }
 }
 
-impl Contractor {
-    async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_contractors WHERE id = $1";
-        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
-    }
-
-    /// The contractor, which nobody else changes until the transaction ends.
-    async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let lock = "UPDATE clearpath_contractors SET updated_at = updated_at WHERE id = $1";
-        let one = "SELECT * FROM clearpath_contractors WHERE id = $1";
-        on_either!(transaction, |connection| {
-            sqlx::query(lock).bind(id).execute(&mut *connection).await?;
-            sqlx::query_as(one).bind(id).fetch_optional(connection).await
-        })
-    }
+impl Record for Contractor {
+    const NOUN: &'static str = "contractor";
+    const ONE: &'static str = "SELECT * FROM clearpath_contractors WHERE id = $1";
 
     fn view(&self) -> Value {
         json!({
@@ -51,7 +39,13 @@ impl Contractor {
             "updatedAt": shown(self.updated_at),
         })
     }
+}
 
+impl Shared for Contractor {
+    const HOLD: &'static str = "UPDATE clearpath_contractors SET updated_at = updated_at WHERE id = $1";
+}
+
+impl Contractor {
     /// What a caller may say of it, as they would say it.
     fn said(&self) -> Value {
         json!({"name": self.name, "email": self.email, "status": self.status, "cnrppExpiryDate": self.cnrpp_expiry_date})
@@ -98,7 +92,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 json!({"name": "Radon Ltd.", "cnrppExpiryDate": "2036-12-31"}),
             )
             .answers(201, "The contractor", shape()),
-        Route::get("/contractors/{id}", show).named("getContractor", "Shows a contractor").answers(
+        Route::get("/contractors/{id}", show::<Contractor>).named("getContractor", "Shows a contractor").answers(
             200,
             "The contractor",
             shape(),
@@ -146,18 +140,11 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     request.commit(transaction, Answer::created(contractor.view())?).await
 }
 
-async fn show(request: Request) -> Result<Answer, Problem> {
-    request.no_query()?;
-    Answer::ok(found(&request).await?.view())
-}
-
 async fn patch(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
-    let id = request.id("contractor")?;
     let mut transaction = request.database().begin().await?;
     // What the job writes comes before or after this, and is not undone by what was read earlier.
-    let found = Contractor::lock(&mut transaction, id).await?;
-    let mut contractor = found.ok_or_else(|| Problem::not_found(format!("contractor {id}")))?;
+    let mut contractor: Contractor = held(&mut transaction, &request).await?;
     let fields = request.merged_into(contractor.said());
     contractor.read(fields)?;
     contractor.updated_at = request.now;
@@ -171,9 +158,4 @@ async fn patch(request: Request) -> Result<Answer, Problem> {
     });
     transaction.commit().await?;
     Answer::ok(contractor.view())
-}
-
-async fn found(request: &Request) -> Result<Contractor, Problem> {
-    let id = request.id("contractor")?;
-    Contractor::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("contractor {id}")))
 }

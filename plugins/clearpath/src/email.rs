@@ -1,11 +1,11 @@
 //! The e-mail log: every e-mail of a session, from when it is planned until it is out or given up.
 
 use chrono::{DateTime, Utc};
-use punctual_sdk::{Answer, Database, Problem, Request, Route, Schema, Template, on_either, row, shown, sqlx};
+use punctual_sdk::{Answer, Problem, Request, Route, Schema, Template, on_either, row, shown, sqlx};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::of_session::{OfSession, list};
+use crate::record::{OfSession, Record, found, list, show};
 
 const STATUSES: [&str; 6] = ["queued", "sent", "failed", "abandoned", "cancelled", "duplicate"];
 
@@ -45,17 +45,11 @@ impl Email {
     pub(crate) fn slug(&self) -> String {
         format!("clearpath-{}", self.email_type.replace('_', "-"))
     }
-
-    async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_email_log WHERE id = $1";
-        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
-    }
 }
 
-impl OfSession for Email {
-    const STATUSES: &'static [&'static str] = &STATUSES;
-    const SOME: &'static str = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
+impl Record for Email {
+    const NOUN: &'static str = "e-mail";
+    const ONE: &'static str = "SELECT * FROM clearpath_email_log WHERE id = $1";
 
     fn view(&self) -> Value {
         json!({
@@ -73,6 +67,12 @@ impl OfSession for Email {
             "createdAt": shown(self.created_at),
         })
     }
+}
+
+impl OfSession for Email {
+    const STATUSES: &'static [&'static str] = &STATUSES;
+    const SOME: &'static str = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
+        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
 }
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -98,11 +98,9 @@ pub(crate) fn routes() -> Vec<Route> {
             .query("status", Schema::word(STATUSES))
             .query("sessionId", Schema::id())
             .answers_page(shape()),
-        Route::get("/emails/{id}", show).named("getSessionEmail", "Shows an e-mail of a test session").answers(
-            200,
-            "The e-mail",
-            shape(),
-        ),
+        Route::get("/emails/{id}", show::<Email>)
+            .named("getSessionEmail", "Shows an e-mail of a test session")
+            .answers(200, "The e-mail", shape()),
         Route::post("/emails/{id}/retry", retry)
             .named("retrySessionEmail", "Queues an e-mail again that failed or was abandoned")
             .may_conflict()
@@ -110,15 +108,10 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn show(request: Request) -> Result<Answer, Problem> {
-    request.no_query()?;
-    Answer::ok(found(&request).await?.view())
-}
-
 async fn retry(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
     request.fields().finish()?;
-    let id = request.id("e-mail")?;
+    let id = request.id(Email::NOUN)?;
     // It waits from now on, unless it is not even due.
     let update =
         "UPDATE clearpath_email_log SET status = 'queued', retry_count = 0, is_template_error = $2, last_error = NULL,
@@ -127,7 +120,7 @@ async fn retry(request: Request) -> Result<Answer, Problem> {
     let updated = on_either!(request.database(), |pool| {
         sqlx::query(update).bind(id).bind(false).bind(request.now).execute(pool).await?.rows_affected()
     });
-    let email = found(&request).await?;
+    let email: Email = found(&request).await?;
     if updated == 0 {
         return Err(Problem::conflict(format!(
             "the e-mail is {}, and only failed and abandoned ones are tried again",
@@ -135,11 +128,6 @@ async fn retry(request: Request) -> Result<Answer, Problem> {
         )));
     }
     Answer::ok(email.view())
-}
-
-async fn found(request: &Request) -> Result<Email, Problem> {
-    let id = request.id("e-mail")?;
-    Email::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("e-mail {id}")))
 }
 
 pub(crate) fn templates() -> Vec<Template> {

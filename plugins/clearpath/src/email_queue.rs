@@ -8,6 +8,7 @@ use serde_json::json;
 use tracing::error;
 
 use crate::email::{Email, MAX_RETRIES, may_be_sent};
+use crate::record::find;
 use crate::session::Session;
 
 /// How many a run takes; the rest wait for the next.
@@ -39,7 +40,7 @@ pub(crate) async fn run(attempt: Attempt) -> Outcome {
 async fn dispatch(attempt: &Attempt, job: &Job, email: &Email) -> Result<(), Error> {
     let database = attempt.database();
     let session = match email.test_session_id {
-        Some(id) => Session::find(&database, id).await?,
+        Some(id) => find::<Session>(&database, id).await?,
         None => None,
     };
     if let Some(session) = &session

@@ -10,8 +10,8 @@ mod email;
 mod email_queue;
 mod expiry;
 mod lab;
-mod of_session;
 mod pdf;
+mod record;
 mod session;
 
 use chrono::{DateTime, NaiveDate, Utc};

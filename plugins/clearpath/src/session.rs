@@ -8,6 +8,7 @@ use punctual_sdk::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::record::{Record, Shared, found, held, show};
 use crate::{ZONE, certificate};
 
 const STATUSES: [&str; 8] =
@@ -43,21 +44,9 @@ row! {
     }
 }
 
-impl Session {
-    pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_sessions WHERE id = $1";
-        on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
-    }
-
-    /// The session, which nobody else changes until the transaction ends.
-    async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let lock = "UPDATE clearpath_sessions SET updated_at = updated_at WHERE id = $1";
-        let one = "SELECT * FROM clearpath_sessions WHERE id = $1";
-        on_either!(transaction, |connection| {
-            sqlx::query(lock).bind(id).execute(&mut *connection).await?;
-            sqlx::query_as(one).bind(id).fetch_optional(connection).await
-        })
-    }
+impl Record for Session {
+    const NOUN: &'static str = "session";
+    const ONE: &'static str = "SELECT * FROM clearpath_sessions WHERE id = $1";
 
     fn view(&self) -> Value {
         json!({
@@ -75,6 +64,10 @@ impl Session {
             "updatedAt": shown(self.updated_at),
         })
     }
+}
+
+impl Shared for Session {
+    const HOLD: &'static str = "UPDATE clearpath_sessions SET updated_at = updated_at WHERE id = $1";
 }
 
 row! {
@@ -188,7 +181,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .may_conflict()
             .answers(201, "The session", shape()),
-        Route::get("/sessions/{id}", show).named("getTestSession", "Shows a test session").answers(
+        Route::get("/sessions/{id}", show::<Session>).named("getTestSession", "Shows a test session").answers(
             200,
             "The session",
             shape(),
@@ -329,17 +322,10 @@ async fn create(request: Request) -> Result<Answer, Problem> {
     request.commit(transaction, Answer::created(session.view())?).await
 }
 
-async fn show(request: Request) -> Result<Answer, Problem> {
-    request.no_query()?;
-    Answer::ok(found(&request).await?.view())
-}
-
 async fn patch(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
     let mut transaction = request.database().begin().await?;
-    let id = request.id("session")?;
-    let before = Session::lock(&mut transaction, id).await?;
-    let before = before.ok_or_else(|| Problem::not_found(format!("session {id}")))?;
+    let before: Session = held(&mut transaction, &request).await?;
     if ["complete", "cancelled", "expired"].contains(&before.status.as_str()) {
         return Err(Problem::conflict(format!("the session is {}, and does not change any more", before.status)));
     }
@@ -404,7 +390,7 @@ async fn move_emails(
 
 async fn show_result(request: Request) -> Result<Answer, Problem> {
     request.no_query()?;
-    let session = found(&request).await?;
+    let session: Session = found(&request).await?;
     let found = TestResult::of_session(&request.database(), session.id).await?;
     Answer::ok(found.ok_or_else(|| Problem::not_found(format!("result of session {}", session.id)))?.view())
 }
@@ -414,7 +400,7 @@ async fn enter_result(request: Request) -> Result<Answer, Problem> {
     let mut fields = request.fields();
     let radon_level = fields.needs("radonLevel", level);
     fields.finish()?;
-    let session = found(&request).await?;
+    let session: Session = found(&request).await?;
     if ["cancelled", "expired"].contains(&session.status.as_str()) {
         return Err(Problem::conflict(format!("the session is {}", session.status)));
     }
@@ -436,11 +422,6 @@ async fn enter_result(request: Request) -> Result<Answer, Problem> {
 pub(crate) fn level(fields: &mut Fields, name: &str) -> Option<f64> {
     let is_level = |value: &Value| value.as_f64().filter(|level| (0.0..=1e9).contains(level));
     fields.check(name, |value| is_level(&value).ok_or_else(|| "must be a number of Bq/m³, not below 0".to_owned()))
-}
-
-async fn found(request: &Request) -> Result<Session, Problem> {
-    let id = request.id("session")?;
-    Session::find(&request.database(), id).await?.ok_or_else(|| Problem::not_found(format!("session {id}")))
 }
 
 fn taken(error: sqlx::Error) -> Problem {

@@ -1,6 +1,6 @@
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, NaiveDate, SubsecRound, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -77,15 +77,17 @@ impl Fields {
         })
     }
 
-    /// An instant: RFC 3339 with an offset, cut to the microseconds that both databases hold.
+    /// An instant: RFC 3339 with an offset, cut to the microseconds that both databases hold. A leap second is the second after it,
+    /// as everywhere else in Punctual.
     pub fn instant(&mut self, name: &str) -> Option<DateTime<Utc>> {
         let expected = "must be an RFC 3339 instant with an offset such as 2026-11-16T14:30:00Z";
         self.check(name, |value| {
             // In a query, a plus sign that was not escaped arrives as a blank, and RFC 3339 has no other.
             let text = value.as_str().ok_or(expected)?.replace(' ', "+");
-            let at = DateTime::parse_from_rfc3339(&text).map_err(|_| expected)?.to_utc();
+            let micros = DateTime::parse_from_rfc3339(&text).map_err(|_| expected)?.timestamp_micros();
+            let at = DateTime::from_timestamp_micros(micros).ok_or(expected)?;
             // What both databases, and a year of four digits, can hold.
-            within_years(&at, 1970..=9998).map(|()| at.trunc_subsecs(6))
+            within_years(&at, 1970..=9998).map(|()| at)
         })
     }
 
@@ -300,6 +302,8 @@ mod tests {
     fn an_instant_is_cut_to_what_both_databases_hold() {
         let mut fields = Fields::of(json!({"at": "2026-01-01T00:00:00.123456789Z"}));
         assert_eq!(crate::exactly(fields.instant("at").unwrap()), "2026-01-01T00:00:00.123456Z");
+        let mut fields = Fields::of(json!({"leap": "2016-12-31T23:59:60.5Z"}));
+        assert_eq!(crate::exactly(fields.instant("leap").unwrap()), "2017-01-01T00:00:00.500Z");
     }
 
     #[test]

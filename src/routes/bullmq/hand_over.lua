@@ -9,13 +9,9 @@ if clock[1] * 1000 + math.floor(clock[2] / 1000) > tonumber(ARGV[6]) then
     return -1
 end
 
--- A script that fails in its middle is not undone: what can be known before is looked at before.
-local kinds = {'hash', 'list', 'list', 'list', 'zset', 'stream', 'hash'}
-for i, kind in ipairs(kinds) do
-    local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= kind then
-        return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. found .. ', where BullMQ has a ' .. kind)
-    end
+local mistake = mistaken({'hash', 'list', 'list', 'list', 'zset', 'stream', 'hash'})
+if mistake then
+    return mistake
 end
 
 local meta = redis.call('HMGET', KEYS[1], 'opts.maxLenEvents', 'paused', 'concurrency', 'version')

@@ -218,7 +218,13 @@ impl Bullmq {
         match self.store.task(task.id).await? {
             // Whoever claims it next finds the job.
             Some(found) if !found.task.status.has_ended() => Ok(()),
-            _ => remove_jobs_of(&self.queues, queue, task, execution).await,
+            _ => match remove_jobs_of(&self.queues, queue, task, execution).await? {
+                Removed::IsRunning => {
+                    info!(task_id = %task.id, %queue, "a worker had begun the job of a task that was cancelled");
+                    Ok(())
+                }
+                Removed::Now | Removed::Over => Ok(()),
+            },
         }
     }
 
@@ -238,14 +244,22 @@ impl Bullmq {
 }
 
 /// Removes whatever job of a task is in a queue and has not begun.
-async fn remove_jobs_of(queues: &Queues, queue: &Queue, task: &Task, execution: Option<FireId>) -> Result<(), NotNow> {
+async fn remove_jobs_of(
+    queues: &Queues,
+    queue: &Queue,
+    task: &Task,
+    execution: Option<FireId>,
+) -> Result<Removed, NotNow> {
     for Job { id, .. } in [Job::of_task(task, execution), Job::of_its_own(task, execution)] {
-        let is_its_own = !id.starts_with("f_") || is_of(queues, queue, &id, execution).await?;
-        if is_its_own && queues.remove(queue, &id).await? == Removed::IsRunning {
-            info!(task_id = %task.id, %queue, job_id = id, "a worker had begun the job of a task that was cancelled");
+        if id.starts_with("f_") && !is_of(queues, queue, &id, execution).await? {
+            continue;
+        }
+        let removed = queues.remove(queue, &id).await?;
+        if removed != Removed::Over {
+            return Ok(removed);
         }
     }
-    Ok(())
+    Ok(Removed::Over)
 }
 
 /// Whether the job of a fire is that of this execution.

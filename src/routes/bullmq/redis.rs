@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::job::Job;
 use crate::redis::{PATIENCE, Redis};
 
-const HAND_OVER: &str = include_str!("hand_over.lua");
-const REMOVE: &str = include_str!("remove.lua");
+const HAND_OVER: &str = concat!(include_str!("kinds.lua"), include_str!("hand_over.lua"));
+const REMOVE: &str = concat!(include_str!("kinds.lua"), include_str!("remove.lua"));
 
 /// How many events of a queue are read at a time.
 const EVENTS: usize = 500;

@@ -3,12 +3,9 @@
 --
 -- KEYS: the queue's wait, paused, prioritized, delayed, completed, failed and events, and the job.
 -- ARGV: the job's id.
-local kinds = {'list', 'list', 'zset', 'zset', 'zset', 'zset', 'stream', 'hash'}
-for i, kind in ipairs(kinds) do
-    local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= kind then
-        return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is a ' .. found .. ', where BullMQ has a ' .. kind)
-    end
+local mistake = mistaken({'list', 'list', 'zset', 'zset', 'zset', 'zset', 'stream', 'hash'})
+if mistake then
+    return mistake
 end
 
 local found = redis.call('LREM', KEYS[1], 0, ARGV[1])

@@ -31,6 +31,21 @@ impl HandOvers for PostgresStore {
         })
     }
 
+    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError> {
+        lend!(self, |connection| {
+            sqlx::query(include_str!("sql/suspect_hand_over.sql"))
+                .bind(self.now())
+                .bind(task.0)
+                .bind(&queue.prefix)
+                .bind(&queue.name)
+                .bind(job_id)
+                .execute(connection)
+                .await
+                .map(drop)
+                .map_err(broken)
+        })
+    }
+
     async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError> {
         let mut query = QueryBuilder::<Postgres>::new(include_str!("sql/hand_overs.sql"));
         match which.clone() {

@@ -179,7 +179,8 @@ pub(super) enum Running {
 /// A task that was cancelled.
 pub(super) struct EndedAsCancelled {
     pub(super) id: TaskId,
-    pub(super) was_running: bool,
+    /// Whether it ran, or had before.
+    pub(super) had_begun: bool,
 }
 
 /// Cancels live tasks; answers how many there were.
@@ -219,7 +220,7 @@ pub(super) async fn end_as_cancelled(
         .iter()
         .map(|row| {
             let mut columns = rows::Columns::of(row);
-            Ok(EndedAsCancelled { id: TaskId(columns.take()?), was_running: columns.take()? })
+            Ok(EndedAsCancelled { id: TaskId(columns.take()?), had_begun: columns.take()? })
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
 use punctual_domain::topic::Topic;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{QueryBuilder, Sqlite};
 use uuid::Uuid;
 
@@ -28,12 +28,7 @@ impl HandOvers for SqliteStore {
                     .await
                     .map_err(broken)?;
                 let Some(attempt) = attempt else { return Ok(false) };
-                sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-                    .bind(&queue.prefix)
-                    .bind(&queue.name)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(broken)?;
+                know(connection, &queue).await?;
                 sqlx::query(include_str!("sql/note_hand_over.sql"))
                     .bind(held.task_id.0)
                     .bind(held.epoch.0)
@@ -47,6 +42,27 @@ impl HandOvers for SqliteStore {
                     .await
                     .map_err(broken)?;
                 Ok(true)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError> {
+        let (queue, job_id) = (queue.clone(), job_id.to_owned());
+        self.write(move |connection, now| {
+            async move {
+                know(connection, &queue).await?;
+                sqlx::query(include_str!("sql/suspect_hand_over.sql"))
+                    .bind(task.0)
+                    .bind(queue.prefix)
+                    .bind(queue.name)
+                    .bind(job_id)
+                    .bind(micros(now))
+                    .execute(connection)
+                    .await
+                    .map(drop)
+                    .map_err(broken)
             }
             .boxed()
         })
@@ -213,12 +229,7 @@ impl HandOvers for SqliteStore {
         let (queue, job) = (queue.clone(), job.clone());
         self.write(move |connection, _| {
             async move {
-                sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-                    .bind(&queue.prefix)
-                    .bind(&queue.name)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(broken)?;
+                know(connection, &queue).await?;
                 sqlx::query(include_str!("sql/note_message_job.sql"))
                     .bind(job.message_id.0)
                     .bind(queue.prefix)
@@ -293,6 +304,17 @@ impl HandOvers for SqliteStore {
         })
         .await
     }
+}
+
+/// Notes that there is a queue.
+async fn know(connection: &mut SqliteConnection, queue: &Queue) -> Result<(), StoreError> {
+    sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+        .bind(&queue.prefix)
+        .bind(&queue.name)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(broken)
 }
 
 /// A row of `message_jobs.sql`.

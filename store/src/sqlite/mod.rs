@@ -2,7 +2,8 @@
 //!
 //! One connection writes (`writer.rs`), a small pool reads beside it; WAL lets neither wait for the other. What is
 //! answered is on disk: `synchronous=FULL`, read back after opening. One process owns the file: a lock beside it keeps a
-//! second one out. "Now" is the process's clock, which never goes backwards, asked once per job.
+//! second one out. "Now" is the process's clock, which never goes backwards, asked once per job; a restart goes on where it
+//! stopped (`resume.rs`).
 //!
 //! Many rows travel as one JSON parameter that the statement takes apart: a statement costs a hop to SQLite's thread and
 //! back, so ten thousand tasks are one statement, not ten thousand. (`jsonb_each` renders its `value` anew each time a
@@ -31,6 +32,7 @@ mod piece;
 mod plans;
 mod plugins;
 mod pulls;
+mod resume;
 mod rows;
 mod schedules;
 mod settle;
@@ -119,6 +121,7 @@ impl SqliteStore {
                 let mut connection = write.connect().await.map_err(|error| file::cannot_open(&path, error))?;
                 check_durability(&mut connection).await?;
                 prepare(&mut connection, options.migrate, &now).await?;
+                resume::resume(&mut connection, &now).await?;
                 let readers = readers(&path, options.connections);
                 (
                     Line::to_file(connection, writing(&path), file::Identity::of(&path)?),
@@ -226,6 +229,11 @@ impl Now {
         let micros = told.timestamp_micros();
         let latest = self.latest.fetch_max(micros, Ordering::Relaxed).max(micros);
         DateTime::from_timestamp_micros(latest).unwrap_or(told)
+    }
+
+    /// Stands still until it shows this.
+    fn not_before(&self, at: DateTime<Utc>) {
+        self.latest.fetch_max(at.timestamp_micros(), Ordering::Relaxed);
     }
 }
 

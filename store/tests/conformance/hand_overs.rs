@@ -136,6 +136,26 @@ pub(crate) async fn hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_wi
     assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
 }
 
+pub(crate) async fn what_may_have_been_handed_over_is_a_stray_until_it_is_forgotten(world: World) {
+    let (unsure, known) = (world.running(task("mail")).await, world.running(task("mail")).await);
+    assert!(hand_over(&world, &known, "jobs").await);
+    for task in [&unsure, &known] {
+        world.cancel(task.id).await.unwrap();
+        world.suspect_hand_over(task.id, &queue("other"), "job").await.unwrap();
+    }
+    let suspected = of(&world, unsure.id).await;
+    assert_eq!((&suspected.queue, suspected.job_id.as_str()), (&queue("other"), "job"));
+    assert!(!suspected.is_certain() && suspected.task.is_none());
+    let known_before = of(&world, known.id).await;
+    assert_eq!((&known_before.queue, known_before.is_certain()), (&queue("jobs"), true), "what is known stays");
+    assert_eq!(found(&world, WhichHandOvers::Stray(None)).await, [unsure.id, known.id]);
+    assert!(found(&world, WhichHandOvers::Overdue).await.is_empty());
+    let queues = world.queues().await.unwrap();
+    assert!(queues.iter().any(|(found, _)| *found == queue("other")), "somebody must look after it");
+    world.forget_hand_overs(&[unsure.id]).await.unwrap();
+    assert_eq!(found(&world, WhichHandOvers::Stray(None)).await, [known.id]);
+}
+
 fn failed_at(task: &Task, epoch: i64, error: &str) -> Mirrored {
     Mirrored { task_id: task.id, epoch: Epoch(epoch), step: Step::Failed { error: error.into() } }
 }

@@ -83,6 +83,15 @@ async fn a_date_that_is_finer_than_it_is_shown_stays_as_it_is(database: TestData
     }
 }
 
+async fn a_leap_second_is_the_second_after_it(database: TestDatabase) {
+    let punctual = start(database).await;
+    for (names, kind, field, id) in each(&punctual, Some("2026-01-02T23:59:60.25Z")).await {
+        let shown = punctual.get(&format!("{}/{id}", names.path)).await.body[field].clone();
+        assert_eq!(shown, "2026-01-03T00:00:00.250Z", "{} {kind}", names.name);
+        assert_eq!(names.live(&punctual, kind).await.pop().unwrap().run_at, instant("2026-01-03T00:00:00.250Z"));
+    }
+}
+
 async fn changing_one_date_leaves_the_other_alone(database: TestDatabase) {
     let punctual = start(database).await;
     let id = EVENT.made(&punctual, Some(NINE), Some(NOON)).await;
@@ -168,6 +177,7 @@ on_both_databases![
     a_changed_date_moves_the_task,
     an_unchanged_date_changes_nothing,
     a_date_that_is_finer_than_it_is_shown_stays_as_it_is,
+    a_leap_second_is_the_second_after_it,
     changing_one_date_leaves_the_other_alone,
     a_rule_that_was_never_scheduled_gets_a_fresh_task,
     a_reschedule_that_fails_leaves_no_task_of_the_old_date,

@@ -1,5 +1,5 @@
 -- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids, and
--- whether they ran.
+-- whether they ran, then or before.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), held AS MATERIALIZED (
@@ -29,4 +29,4 @@ WITH clock AS (
     SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'cancelled'
     FROM doomed, clock WHERE status = 'running'
 )
-SELECT id, status = 'running' FROM doomed
+SELECT id, epoch > 0 FROM doomed
