@@ -373,8 +373,9 @@ fn ids_are_of_version_7_and_sort_as_they_were_made() {
         let ids: Vec<Uuid> = sqlx::query_scalar(made).fetch_one(&mut caller.0).await.unwrap();
         assert!(ids.iter().all(|id| id.get_version_num() == 7 && id.get_variant() == uuid::Variant::RFC4122));
         assert!(ids.is_sorted(), "{ids:?}");
-        let ours = TaskId::generate().0;
-        assert!(ids[499] < ours, "{} is before {ours}", ids[499]);
+        // Within one millisecond only those of one maker are in order.
+        let (theirs, ours) = (ids[499], TaskId::generate().0);
+        assert!(theirs.as_u128() >> 80 <= ours.as_u128() >> 80, "{theirs} is not after {ours}");
     });
 }
 
