@@ -10,8 +10,6 @@ use punctual_domain::clock::Clock;
 use punctual_domain::store::{Store, StoreError};
 use tokio::time::Instant;
 
-use crate::config::Secret;
-
 /// The longest nap: how soon a sleeper notices that somebody set the machine's clock ahead.
 const NAP: Duration = Duration::from_secs(1);
 
@@ -36,9 +34,9 @@ impl SystemClock {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub(crate) async fn beside(store: &dyn Store, url: &Secret) -> Result<Self, StoreError> {
+    pub(crate) async fn beside(store: &dyn Store) -> Result<Self, StoreError> {
         let clock = Self::new();
-        if url.expose().starts_with("sqlite:") {
+        if !store.has_other_nodes() {
             clock.not_before_the_latest(store.now().await?.timestamp_micros());
         }
         Ok(clock)

@@ -212,7 +212,7 @@ impl Service {
 
         let clock: Arc<dyn Clock> = match options.clock.clone() {
             Some(clock) => clock,
-            None => Arc::new(SystemClock::beside(&*store, &config.database_url).await?),
+            None => Arc::new(SystemClock::beside(&*store).await?),
         };
         let schema = SchemaState { version: SchemaState::ours(), oldest_compatible: 0 };
         let state = Arc::new(State::new(schema, options.start == Start::Paused));

@@ -260,7 +260,7 @@ impl Builder {
     async fn clock_beside(&self, store: &dyn Store) -> Result<Arc<dyn Clock>, BuildError> {
         Ok(match &self.clock {
             Some(clock) => Arc::clone(clock),
-            None => Arc::new(SystemClock::beside(store, &self.database).await?),
+            None => Arc::new(SystemClock::beside(store).await?),
         })
     }
 }

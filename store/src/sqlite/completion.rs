@@ -136,6 +136,7 @@ mod tests {
         let both = vec![completed(first), completed(second)];
         assert_eq!(store.settle(both).await.unwrap(), [Settled::Before, Settled::Now]);
     }
+
     #[tokio::test]
     async fn rows_between_those_that_are_settled_stay() {
         let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
@@ -146,6 +147,37 @@ mod tests {
             [(first, TaskStatus::Completed), (between, TaskStatus::Running), (last, TaskStatus::Completed)]
         {
             assert_eq!(store.task(id).await.unwrap().unwrap().task.status, status);
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_can_no_longer_be_settled_leaves_the_others_their_way() {
+        for with_gap in [false, true] {
+            let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
+            let mut tasks = Vec::new();
+            for _ in 0..4 {
+                tasks.push(claimed(&store).await);
+            }
+            if with_gap {
+                tasks.remove(1);
+            } else {
+                tasks.truncate(3);
+            }
+            store.cancel(tasks[1], None).await.unwrap();
+            let settlings: Vec<_> = tasks.iter().copied().map(completed).collect();
+            let completion = Completion::of(&settlings, &store.lines).unwrap().unwrap();
+            assert_ne!(completion.is_stretch(), with_gap);
+            store
+                .lines
+                .remember(tasks.iter().copied().zip(serde_json::from_str::<Vec<i64>>(&completion.lines).unwrap()));
+
+            let settled = store.settle(settlings).await.unwrap();
+            assert_eq!(settled, [Settled::Now, Settled::LeaseLost, Settled::Now], "with a gap: {with_gap}");
+            for (id, status) in
+                tasks.into_iter().zip([TaskStatus::Completed, TaskStatus::Cancelled, TaskStatus::Completed])
+            {
+                assert_eq!(store.task(id).await.unwrap().unwrap().task.status, status);
+            }
         }
     }
 

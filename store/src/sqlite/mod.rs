@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_panics_hurts_nobody_else() {
+    async fn a_write_with_a_savepoint_that_panics_hurts_nobody_else() {
         let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
         let panicked = store.write::<(), _>(|_, _| panic!("on purpose")).await;
         assert!(matches!(panicked, Err(StoreError::Broken(_))), "{panicked:?}");

@@ -4,8 +4,8 @@
 //! only then answers anybody: one flush to disk for many callers.
 //!
 //! - A job that fails is rolled back alone, to a savepoint of its own; its neighbours are not hurt. Claims and settles
-//!   do without one, because SQLite copies every page that changes inside a savepoint: one that fails, which only a
-//!   database in trouble can make it, fails with its neighbours.
+//!   do without one, because SQLite copies every page that changes inside a savepoint: one that fails, by a database in
+//!   trouble or a bug of ours, fails with its neighbours.
 //! - If the transaction itself fails (disk full, an I/O error, the file locked by a stranger), every job of it is
 //!   answered with `Unavailable`, and the writer opens its connection anew.
 //! - A job whose caller has gone is not begun. One that was begun runs to its end.
@@ -188,7 +188,7 @@ where
         let outcome = match (committed, self.outcome) {
             (Ok(()), Some(outcome)) => outcome,
             (Ok(()), None) => Err(StoreError::Broken("a write was not run".into())),
-            // The one that took the others along: to do the same again would not help.
+            // It failed by itself, and may have taken the others along: to do the same again would not help.
             (Err(_), Some(Err(error @ StoreError::Broken(_)))) => Err(error),
             (Err(error), _) => Err(error),
         };

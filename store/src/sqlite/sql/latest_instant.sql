@@ -3,4 +3,8 @@ SELECT max(at) FROM (
     SELECT max(completed_at) AS at FROM punctual_task_history
     UNION ALL SELECT max(started_at) FROM punctual_attempts
     UNION ALL SELECT max(fired_at) FROM punctual_fires
-    UNION ALL SELECT max(seen_at) FROM punctual_nodes)
+    UNION ALL SELECT max(noted_at) FROM punctual_missed_fires
+    UNION ALL SELECT max(seen_at) FROM punctual_nodes
+    -- What runs: whoever holds it has a lease, or a queue has it.
+    UNION ALL SELECT max(started_at) FROM punctual_tasks INDEXED BY punctual_tasks_lease WHERE lease_expires_at IS NOT NULL
+    UNION ALL SELECT max(handed_over_at) FROM punctual_hand_overs)
