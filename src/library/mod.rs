@@ -380,7 +380,10 @@ impl Punctual {
     /// # Errors
     /// `NotFound`, `Unavailable`.
     pub async fn delete_schedule(&self, id: ScheduleId) -> Result<(), Error> {
-        if self.open()?.store.delete_schedule(id, None).await? { Ok(()) } else { Err(Error::NotFound) }
+        let open = self.open()?;
+        let stopped = open.store.delete_schedule(id, None).await?.ok_or(Error::NotFound)?;
+        stopped.iter().for_each(|task| open.wake.task_cancelled(*task));
+        Ok(())
     }
 
     /// Stops as [`Punctual::drain`] does, with 25 seconds for attempts under way.

@@ -36,9 +36,20 @@ row! {
     }
 }
 
+/// Selects certificates, by the names of all columns; the rest of the statement says which.
+macro_rules! select_certificates {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, test_session_id, status, issued_on, valid_until, expired_at, pdf, pdf_needs_regeneration, \
+             created_at, updated_at FROM clearpath_certificates ",
+            $which
+        )
+    };
+}
+
 impl Certificate {
     async fn of_session(database: &Database, session: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_certificates WHERE test_session_id = $1";
+        let one = select_certificates!("WHERE test_session_id = $1");
         on_either!(database, |pool| sqlx::query_as(one).bind(session).fetch_optional(pool).await)
     }
 
@@ -68,7 +79,7 @@ impl Certificate {
 
 impl Record for Certificate {
     const NOUN: &'static str = "certificate";
-    const ONE: &'static str = "SELECT * FROM clearpath_certificates WHERE id = $1";
+    const ONE: &'static str = select_certificates!("WHERE id = $1");
 
     fn view(&self) -> Value {
         json!({
@@ -87,8 +98,10 @@ impl Record for Certificate {
 
 impl OfSession for Certificate {
     const STATUSES: &'static [&'static str] = &STATUSES;
-    const SOME: &'static str = "SELECT * FROM clearpath_certificates WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
+    const SOME: &'static str = select_certificates!(
+        "WHERE id < $1 AND ($2 IS NULL OR status = $2) AND ($3 IS NULL OR test_session_id = $3)
+        ORDER BY id DESC LIMIT $4"
+    );
 }
 
 /// Makes the certificate of a session that has a result, once, and its PDF.

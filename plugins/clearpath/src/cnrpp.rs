@@ -5,7 +5,7 @@ use punctual_sdk::{Attempt, Error, Job, Message, Outcome, Template, on_either, r
 use serde_json::json;
 use tracing::{info, warn};
 
-use crate::contractor::Contractor;
+use crate::contractor::{Contractor, select_contractors};
 use crate::{ZONE, fired_at, today};
 
 /// How long before it expires somebody is told.
@@ -18,8 +18,10 @@ pub(crate) async fn run(attempt: Attempt) -> Outcome {
         let month = today.with_day(1).ok_or("a month begins with its first")?;
         let month_began = attempt.context.zone(ZONE)?.instant(month.and_time(NaiveTime::MIN));
         let until = today.checked_add_days(AHEAD).ok_or("the calendar ends")?;
-        let due = "SELECT * FROM clearpath_contractors WHERE status = 'active' AND cnrpp_expiry_date <= $1
-            AND (last_cnrpp_alert_sent_at IS NULL OR last_cnrpp_alert_sent_at < $2) ORDER BY cnrpp_expiry_date, id";
+        let due = select_contractors!(
+            "WHERE status = 'active' AND cnrpp_expiry_date <= $1
+            AND (last_cnrpp_alert_sent_at IS NULL OR last_cnrpp_alert_sent_at < $2) ORDER BY cnrpp_expiry_date, id"
+        );
         let due: Vec<Contractor> = on_either!(attempt.database(), |pool| {
             sqlx::query_as(due).bind(until).bind(month_began).fetch_all(pool).await?
         });

@@ -23,9 +23,21 @@ row! {
     }
 }
 
+/// Selects contractors, by the names of all columns; the rest of the statement says which.
+macro_rules! select_contractors {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, name, email, status, cnrpp_expiry_date, last_cnrpp_alert_sent_at, created_at, updated_at \
+             FROM clearpath_contractors ",
+            $which
+        )
+    };
+}
+pub(crate) use select_contractors;
+
 impl Record for Contractor {
     const NOUN: &'static str = "contractor";
-    const ONE: &'static str = "SELECT * FROM clearpath_contractors WHERE id = $1";
+    const ONE: &'static str = select_contractors!("WHERE id = $1");
 
     fn view(&self) -> Value {
         json!({
@@ -108,7 +120,7 @@ async fn list(request: Request) -> Result<Answer, Problem> {
     let mut query = request.query();
     let page = Page::of(&mut query);
     query.finish()?;
-    let some = "SELECT * FROM clearpath_contractors WHERE id < $1 ORDER BY id DESC LIMIT $2";
+    let some = select_contractors!("WHERE id < $1 ORDER BY id DESC LIMIT $2");
     let found: Vec<Contractor> = on_either!(request.database(), |pool| {
         sqlx::query_as(some).bind(page.before()).bind(page.rows()).fetch_all(pool).await?
     });

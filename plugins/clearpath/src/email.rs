@@ -40,6 +40,18 @@ row! {
     }
 }
 
+/// Selects e-mails, by the names of all columns; the rest of the statement says which.
+macro_rules! select_emails {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, user_id, test_session_id, email_type, recipient, status, scheduled_at, sent_at, \
+             provider_message_id, retry_count, is_template_error, last_error, created_at FROM clearpath_email_log ",
+            $which
+        )
+    };
+}
+pub(crate) use select_emails;
+
 impl Email {
     /// The template that says it.
     pub(crate) fn slug(&self) -> String {
@@ -49,7 +61,7 @@ impl Email {
 
 impl Record for Email {
     const NOUN: &'static str = "e-mail";
-    const ONE: &'static str = "SELECT * FROM clearpath_email_log WHERE id = $1";
+    const ONE: &'static str = select_emails!("WHERE id = $1");
 
     fn view(&self) -> Value {
         json!({
@@ -71,8 +83,10 @@ impl Record for Email {
 
 impl OfSession for Email {
     const STATUSES: &'static [&'static str] = &STATUSES;
-    const SOME: &'static str = "SELECT * FROM clearpath_email_log WHERE id < $1 AND ($2 IS NULL OR status = $2)
-        AND ($3 IS NULL OR test_session_id = $3) ORDER BY id DESC LIMIT $4";
+    const SOME: &'static str = select_emails!(
+        "WHERE id < $1 AND ($2 IS NULL OR status = $2) AND ($3 IS NULL OR test_session_id = $3)
+        ORDER BY id DESC LIMIT $4"
+    );
 }
 
 pub(crate) fn routes() -> Vec<Route> {

@@ -7,7 +7,7 @@ use punctual_sdk::{
 use serde_json::json;
 use tracing::error;
 
-use crate::email::{Email, MAX_RETRIES, may_be_sent};
+use crate::email::{Email, MAX_RETRIES, may_be_sent, select_emails};
 use crate::record::find;
 use crate::session::Session;
 
@@ -19,7 +19,7 @@ const STUCK_AFTER: TimeDelta = TimeDelta::minutes(30);
 pub(crate) async fn run(attempt: Attempt) -> Outcome {
     run_job("emailQueue", async |job| {
         let due = concat!(
-            "SELECT * FROM clearpath_email_log WHERE scheduled_at <= $1 AND ",
+            select_emails!("WHERE scheduled_at <= $1 AND "),
             may_be_sent!(),
             " ORDER BY scheduled_at ASC, id LIMIT $3"
         );

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use crate::session::{Session, TestResult, level};
+use crate::session::{Session, TestResult, level, select_sessions};
 
 const JOB: &str = "labResultPoll";
 /// How long the lab may take to answer.
@@ -134,8 +134,8 @@ impl Record {
     }
 
     async fn session(&self, database: &Database) -> Result<Option<Session>, sqlx::Error> {
-        let by_order = "SELECT * FROM clearpath_sessions WHERE clearpath_order_id = $1";
-        let by_kit = "SELECT * FROM clearpath_sessions WHERE kit_serial_number = $1";
+        let by_order = select_sessions!("WHERE clearpath_order_id = $1");
+        let by_kit = select_sessions!("WHERE kit_serial_number = $1");
         for (one, id) in [(by_order, &self.clearpath_order_id), (by_kit, &self.kit_serial_number)] {
             let Some(id) = id else { continue };
             let found = on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await?);

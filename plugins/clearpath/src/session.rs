@@ -44,9 +44,21 @@ row! {
     }
 }
 
+/// Selects sessions, by the names of all columns; the rest of the statement says which.
+macro_rules! select_sessions {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, user_id, name, email, status, clearpath_order_id, kit_serial_number, activated_at, \
+             expected_completion_date, expired_at, created_at, updated_at FROM clearpath_sessions ",
+            $which
+        )
+    };
+}
+pub(crate) use select_sessions;
+
 impl Record for Session {
     const NOUN: &'static str = "session";
-    const ONE: &'static str = "SELECT * FROM clearpath_sessions WHERE id = $1";
+    const ONE: &'static str = select_sessions!("WHERE id = $1");
 
     fn view(&self) -> Value {
         json!({
@@ -84,7 +96,8 @@ row! {
 
 impl TestResult {
     pub(crate) async fn of_session(database: &Database, session: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM clearpath_results WHERE test_session_id = $1";
+        let one = "SELECT id, test_session_id, radon_level, source, created_at FROM clearpath_results
+            WHERE test_session_id = $1";
         on_either!(database, |pool| sqlx::query_as(one).bind(session).fetch_optional(pool).await)
     }
 
@@ -276,8 +289,7 @@ async fn list(request: Request) -> Result<Answer, Problem> {
     let page = Page::of(&mut query);
     let status = query.word("status", &STATUSES);
     query.finish()?;
-    let some =
-        "SELECT * FROM clearpath_sessions WHERE id < $1 AND ($2 IS NULL OR status = $2) ORDER BY id DESC LIMIT $3";
+    let some = select_sessions!("WHERE id < $1 AND ($2 IS NULL OR status = $2) ORDER BY id DESC LIMIT $3");
     let found: Vec<Session> = on_either!(request.database(), |pool| {
         sqlx::query_as(some).bind(page.before()).bind(status).bind(page.rows()).fetch_all(pool).await?
     });

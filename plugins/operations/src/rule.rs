@@ -46,6 +46,19 @@ row! {
     }
 }
 
+/// Selects rules, by the names of all columns; the rest of the statement says which.
+macro_rules! select_rules {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, subject_type, subject_id, kind, rule, rule_key, schedule_id, sync_status, sync_error, \
+             channels, active, deleted_at, active_when_dropped, last_sent_at, version, created_at, updated_at \
+             FROM operations_notification_rules ",
+            $which
+        )
+    };
+}
+pub(crate) use select_rules;
+
 impl Rule {
     /// A rule that nobody has scheduled yet.
     pub(crate) fn new(subject: &Subject, says: &Says, channels: &[&str], now: DateTime<Utc>) -> Self {
@@ -72,20 +85,20 @@ impl Rule {
 
     /// The rule, also if it is deleted.
     pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM operations_notification_rules WHERE id = $1";
+        let one = select_rules!("WHERE id = $1");
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
     }
 
     /// The same, as a transaction sees it.
     pub(crate) async fn read(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM operations_notification_rules WHERE id = $1";
+        let one = select_rules!("WHERE id = $1");
         on_either!(transaction, |connection| sqlx::query_as(one).bind(id).fetch_optional(connection).await)
     }
 
     /// The rule, unless it is deleted; nobody else changes it until the transaction ends.
     pub(crate) async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         let lock = "UPDATE operations_notification_rules SET version = version WHERE id = $1";
-        let one = "SELECT * FROM operations_notification_rules WHERE id = $1 AND deleted_at IS NULL";
+        let one = select_rules!("WHERE id = $1 AND deleted_at IS NULL");
         on_either!(transaction, |connection| {
             sqlx::query(lock).bind(id).execute(&mut *connection).await?;
             sqlx::query_as(one).bind(id).fetch_optional(connection).await
@@ -100,8 +113,9 @@ impl Rule {
 
     /// The rules of a subject that live or were dropped.
     pub(crate) async fn read_all(transaction: &mut Transaction, subject: Uuid) -> Result<Vec<Self>, sqlx::Error> {
-        let all = "SELECT * FROM operations_notification_rules WHERE subject_id = $1
-            AND (deleted_at IS NULL OR active_when_dropped IS NOT NULL) ORDER BY id";
+        let all = select_rules!(
+            "WHERE subject_id = $1 AND (deleted_at IS NULL OR active_when_dropped IS NOT NULL) ORDER BY id"
+        );
         on_either!(transaction, |connection| sqlx::query_as(all).bind(subject).fetch_all(connection).await)
     }
 

@@ -3,7 +3,7 @@
 use punctual_sdk::{Answer, Page, Problem, Request, Route, Schema, Transaction, on_either, sqlx};
 use serde_json::json;
 
-use crate::rule::{CHANNELS, Rule, Says};
+use crate::rule::{CHANNELS, Rule, Says, select_rules};
 use crate::scheduler::{self, Plan};
 use crate::subject::{KINDS, Subject};
 
@@ -79,9 +79,10 @@ async fn list(request: Request) -> Result<Answer, Problem> {
     let status = query.word("syncStatus", &STATUSES);
     let deleted_too = query.flag("deleted").unwrap_or(false);
     query.finish()?;
-    let some = "SELECT * FROM operations_notification_rules WHERE id < $1 AND ($2 IS NULL OR subject_type = $2)
-        AND ($3 IS NULL OR subject_id = $3) AND ($4 IS NULL OR sync_status = $4) AND ($5 OR deleted_at IS NULL)
-        ORDER BY id DESC LIMIT $6";
+    let some = select_rules!(
+        "WHERE id < $1 AND ($2 IS NULL OR subject_type = $2) AND ($3 IS NULL OR subject_id = $3)
+        AND ($4 IS NULL OR sync_status = $4) AND ($5 OR deleted_at IS NULL) ORDER BY id DESC LIMIT $6"
+    );
     let found: Vec<Rule> = on_either!(request.database(), |pool| {
         let bound = sqlx::query_as(some).bind(page.before()).bind(subject_type).bind(subject_id).bind(status);
         bound.bind(deleted_too).bind(page.rows()).fetch_all(pool).await?

@@ -35,6 +35,18 @@ row! {
     }
 }
 
+/// Selects subjects, by the names of all columns; the rest of the statement says which.
+macro_rules! select_subjects {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, subject_type, title, start_at, end_at, is_all_day, timezone, creator, people, unplanned, \
+             created_at, updated_at FROM operations_subjects ",
+            $which
+        )
+    };
+}
+pub(crate) use select_subjects;
+
 /// Somebody who has to do with a subject; without an address nobody can write to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Person {
@@ -44,14 +56,14 @@ pub(crate) struct Person {
 
 impl Subject {
     pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM operations_subjects WHERE id = $1";
+        let one = select_subjects!("WHERE id = $1");
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
     }
 
     /// The subject, which nobody else changes until the transaction ends.
     pub(crate) async fn lock(transaction: &mut Transaction, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         let lock = "UPDATE operations_subjects SET updated_at = updated_at WHERE id = $1";
-        let one = "SELECT * FROM operations_subjects WHERE id = $1";
+        let one = select_subjects!("WHERE id = $1");
         on_either!(transaction, |connection| {
             sqlx::query(lock).bind(id).execute(&mut *connection).await?;
             sqlx::query_as(one).bind(id).fetch_optional(connection).await

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::scheduler;
-use crate::subject::{Person, Subject, names};
+use crate::subject::{Person, Subject, names, select_subjects};
 
 /// How many people one subject may have to do with.
 const MOST_PEOPLE: usize = 500;
@@ -198,7 +198,7 @@ async fn list(request: Request, subject_type: &'static str) -> Result<Answer, Pr
     let mut query = request.query();
     let page = Page::of(&mut query);
     query.finish()?;
-    let some = "SELECT * FROM operations_subjects WHERE subject_type = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    let some = select_subjects!("WHERE subject_type = $1 AND id < $2 ORDER BY id DESC LIMIT $3");
     let found: Vec<Subject> = on_either!(request.database(), |pool| {
         sqlx::query_as(some).bind(subject_type).bind(page.before()).bind(page.rows()).fetch_all(pool).await?
     });

@@ -208,7 +208,8 @@
 //!
 //! [`Plugin::migrations`] makes the plugin's own tables when the service starts; let their names begin with the plugin's.
 //! [`Attempt::database`] is the way to them: SQLite or PostgreSQL, whichever Punctual itself uses, through [`sqlx`]. Where one
-//! statement will do for both, [`on_either!`] runs it; write its parameters as `$1`, `$2`.
+//! statement will do for both, [`on_either!`] runs it; write its parameters as `$1`, `$2`. Name the columns that you read: why, says
+//! [`Migration`].
 //!
 //! [`Transaction::enqueue`] writes tasks in the same transaction: a commit makes both so, a rollback neither.
 //!

@@ -28,10 +28,17 @@ row! {
     }
 }
 
+/// Selects sessions, by the names of all columns; the rest of the statement says which.
+macro_rules! select_sessions {
+    ($which:literal) => {
+        concat!("SELECT id, email, current_stage, created_at, updated_at FROM signup_sessions ", $which)
+    };
+}
+
 impl Session {
     /// The session, unless it was finished.
     pub(crate) async fn find(database: &Database, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        let one = "SELECT * FROM signup_sessions WHERE id = $1";
+        let one = select_sessions!("WHERE id = $1");
         on_either!(database, |pool| sqlx::query_as(one).bind(id).fetch_optional(pool).await)
     }
 
@@ -93,7 +100,7 @@ async fn list(request: Request) -> Result<Answer, Problem> {
     let mut query = request.query();
     let page = Page::of(&mut query);
     query.finish()?;
-    let some = "SELECT * FROM signup_sessions WHERE id < $1 ORDER BY id DESC LIMIT $2";
+    let some = select_sessions!("WHERE id < $1 ORDER BY id DESC LIMIT $2");
     let found: Vec<Session> = on_either!(request.database(), |pool| {
         sqlx::query_as(some).bind(page.before()).bind(page.rows()).fetch_all(pool).await?
     });

@@ -246,6 +246,24 @@ async fn a_reminder_waits_for_a_mail_server_that_is_down(database: TestDatabase)
     assert_eq!(messages(&punctual, "signup-reminder-early").await.len(), 1);
 }
 
+/// Nodes of two versions work side by side while one after the other is upgraded.
+async fn a_column_that_a_newer_version_adds_changes_nothing(database: TestDatabase) {
+    /// More often than there are connections, of which each prepares its statements by itself.
+    const MANY: usize = 20;
+    let punctual = start(database).await;
+    let paths = [format!("/sessions/{}", begin(&punctual, "ada@example.com").await), "/sessions".to_owned()];
+    let read = async || [punctual.get(&paths[0]).await.body, punctual.get(&paths[1]).await.body];
+    let before = read().await;
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+    let add = "ALTER TABLE signup_sessions ADD COLUMN newer TEXT";
+    punctual.execute(add, add).await;
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+}
+
 on_both_databases![
     a_sign_up_is_a_session_and_three_tasks,
     a_sign_up_that_cannot_be_planned_never_was,
@@ -263,4 +281,5 @@ on_both_databases![
     a_reminder_that_is_repeated_is_sent_once,
     a_task_that_fails_is_not_tried_again,
     a_reminder_waits_for_a_mail_server_that_is_down,
+    a_column_that_a_newer_version_adds_changes_nothing,
 ];

@@ -187,6 +187,36 @@ async fn the_same_call_under_one_idempotency_key_makes_one_session(database: Tes
     assert_eq!((items(&punctual, "/sessions").await.len(), items(&punctual, "/emails").await.len()), (1, 5));
 }
 
+/// Nodes of two versions work side by side while one after the other is upgraded.
+async fn a_column_that_a_newer_version_adds_changes_nothing(database: TestDatabase) {
+    /// More often than there are connections, of which each prepares its statements by itself.
+    const MANY: usize = 20;
+    let punctual = start(database).await;
+    let session = format!("/sessions/{}", expected(&punctual, GRACE).await);
+    let result = format!("{session}/result");
+    punctual.post(&result, json!({"radonLevel": 100})).await;
+    let of_session = json!({"sessionId": session.trim_start_matches("/sessions/")});
+    assert_eq!(punctual.post("/certificates", of_session).await.status, 201);
+    punctual.post("/contractors", json!({"name": "Radon Ltd."})).await;
+    let read = async || {
+        let mut read = Vec::new();
+        for path in [&session, &result, "/sessions", "/emails", "/certificates", "/contractors"] {
+            read.push(punctual.get(path).await.body);
+        }
+        read
+    };
+    let before = read().await;
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+    for table in ["sessions", "results", "certificates", "contractors", "email_log"] {
+        execute(&punctual, &format!("ALTER TABLE clearpath_{table} ADD COLUMN newer TEXT")).await;
+    }
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+}
+
 on_both_databases![
     a_session_expires_after_ninety_days_of_grace,
     only_open_sessions_expire,
@@ -198,4 +228,5 @@ on_both_databases![
     sessions_are_listed_and_refused_by_field,
     null_takes_a_field_of_a_session_away,
     the_same_call_under_one_idempotency_key_makes_one_session,
+    a_column_that_a_newer_version_adds_changes_nothing,
 ];

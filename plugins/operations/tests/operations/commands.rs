@@ -217,6 +217,37 @@ async fn a_date_that_is_past_makes_a_failed_rule(database: TestDatabase) {
     assert!(EVENT.tasks(&punctual, "start").await.is_empty());
 }
 
+/// Nodes of two versions work side by side while one after the other is upgraded.
+async fn a_column_that_a_newer_version_adds_changes_nothing(database: TestDatabase) {
+    /// More often than there are connections, of which each prepares its statements by itself.
+    const MANY: usize = 20;
+    let punctual = start(database).await;
+    let id = EVENT.made(&punctual, Some(NINE), Some(TEN)).await;
+    let event = format!("/events/{id}");
+    let rule = format!("/rules/{}", EVENT.automatic(&punctual, &id, "start").await.unwrap()["id"].as_str().unwrap());
+    let read = async || {
+        let mut read = Vec::new();
+        for path in ["/events", &event, "/rules", &rule] {
+            read.push(punctual.get(path).await.body);
+        }
+        read
+    };
+    let before = read().await;
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+    for table in ["operations_subjects", "operations_notification_rules"] {
+        let add = format!("ALTER TABLE {table} ADD COLUMN newer TEXT");
+        punctual.execute(&add, &add).await;
+    }
+    for _ in 0..MANY {
+        assert_eq!(read().await, before);
+    }
+    let moved = punctual.patch(&event, json!({"startDate": "2026-01-02T09:30:00Z"})).await;
+    assert_eq!(moved.status, 200, "{moved:?}");
+    assert_eq!(EVENT.live(&punctual, "start").await[0].run_at, instant("2026-01-02T09:30:00Z"));
+}
+
 on_both_databases![
     an_event_with_both_dates_makes_two_synced_rules,
     a_task_with_both_dates_makes_two_synced_rules,
@@ -232,4 +263,5 @@ on_both_databases![
     a_rule_that_cannot_be_taken_back_undoes_no_deletion,
     one_rule_that_fails_does_not_stop_the_others,
     a_date_that_is_past_makes_a_failed_rule,
+    a_column_that_a_newer_version_adds_changes_nothing,
 ];

@@ -100,7 +100,7 @@ impl NodeStore {
 
     /// Deletes a schedule, whatever its version.
     pub(crate) async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError> {
-        self.store.delete_schedule(id, None).await
+        Ok(self.store.delete_schedule(id, None).await?.is_some())
     }
 
     /// Triggers a schedule.
