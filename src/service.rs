@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use chrono::TimeDelta;
@@ -45,6 +45,9 @@ use crate::topics::TopicDirectory;
 
 /// How many commands to the engine may wait.
 const COMMANDS: usize = 16;
+
+/// How long requests under way may take at the end, however little is left of the drain.
+const LAST_REQUESTS: Duration = Duration::from_millis(500);
 
 /// How one process runs, beside its configuration.
 #[derive(Clone, Default)]
@@ -397,16 +400,17 @@ impl Service {
 
         self.state.drain();
         self.feed.close();
-        stopping.cancel();
         let deadline = self.config.drain;
+        let began_at = Instant::now();
         info!(deadline_seconds = deadline.as_secs(), "service stopping");
-        let requests = async {
-            if !serving.is_finished() && tokio::time::timeout(deadline, &mut serving).await.is_err() {
-                warn!("drain deadline passed, connections cut");
-                serving.abort();
-            }
-        };
-        tokio::join!(requests, self.engine.drain(deadline));
+        // Probes see it drain, and workers settle what they hold, until nothing runs here any more.
+        self.engine.drain(deadline).await;
+        stopping.cancel();
+        let left = deadline.saturating_sub(began_at.elapsed()).max(LAST_REQUESTS);
+        if !serving.is_finished() && tokio::time::timeout(left, &mut serving).await.is_err() {
+            warn!("drain deadline passed, connections cut");
+            serving.abort();
+        }
         if let Some(keeper) = self.keeper {
             keeper.stop().await;
         }

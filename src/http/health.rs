@@ -74,7 +74,7 @@ enum Status {
 }
 
 async fn database_is_up(api: &Api) -> bool {
-    matches!(tokio::time::timeout(PATIENCE, api.store.now()).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(PATIENCE, api.store.check()).await, Ok(Ok(())))
 }
 
 /// Whether Redis answers, if there is to be one.

@@ -14,6 +14,7 @@ use punctual_domain::topic::TopicPattern;
 use serde::Serialize;
 
 use super::audit::Target;
+use super::auth::Caller;
 use super::body::JsonBody;
 use super::fields::{Fields, shortened};
 use super::instant::Instant;
@@ -40,12 +41,14 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
 /// `POST /api/v1/keys`.
 pub(crate) async fn create(
     State(api): State<Arc<Api>>,
+    Extension(caller): Extension<Caller>,
     Extension(target): Extension<Target>,
     uri: Uri,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
+    caller.check_unlimited("keys are")?;
     let mut refusals = Refusals::default();
     if headers.contains_key("Idempotency-Key") {
         // Its answer would have to be kept, and with it the key.
@@ -64,8 +67,14 @@ pub(crate) async fn create(
 }
 
 /// `DELETE /api/v1/keys/{id}`.
-pub(crate) async fn revoke(State(api): State<Arc<Api>>, Path(id): Path<String>, uri: Uri) -> Result<Response, Problem> {
+pub(crate) async fn revoke(
+    State(api): State<Arc<Api>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
     Parameters::of(&uri)?.finish()?;
+    caller.check_unlimited("keys are")?;
     let unknown = || Problem::not_found(&format!("API key {}, or it was revoked before", shortened(&id)));
     let key_id: KeyId = id.parse().map_err(|_| unknown())?;
     if !api.store.revoke_key(key_id).await? {

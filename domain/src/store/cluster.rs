@@ -16,6 +16,12 @@ pub trait Cluster: Send + Sync {
     /// The store's present instant.
     async fn now(&self) -> Result<DateTime<Utc>, StoreError>;
 
+    /// Whether it can be worked with, as far as is known.
+    ///
+    /// # Errors
+    /// Why not.
+    async fn check(&self) -> Result<(), StoreError>;
+
     /// Tells other nodes what changed. A hint: all that depends on it is how soon they look.
     async fn announce(&self, news: &News) -> Result<(), StoreError>;
 

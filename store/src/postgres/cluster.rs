@@ -32,6 +32,10 @@ impl Cluster for PostgresStore {
         })
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        Cluster::now(self).await.map(drop)
+    }
+
     async fn announce(&self, news: &News) -> Result<(), StoreError> {
         if let Some(announced) = &self.announced {
             announced(news);

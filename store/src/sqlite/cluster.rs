@@ -24,6 +24,10 @@ impl Cluster for SqliteStore {
         Ok(self.now.now())
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        self.writer.check()
+    }
+
     async fn announce(&self, _: &News) -> Result<(), StoreError> {
         // There are no other nodes.
         Ok(())

@@ -45,7 +45,7 @@ impl Place {
 }
 
 /// Which file a path leads to: one that is deleted or replaced while we have it open leads elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Identity {
     path: PathBuf,
     device: u64,

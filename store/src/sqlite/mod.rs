@@ -548,8 +548,10 @@ mod tests {
         };
         let full = store.create_tasks(vec![large()], None).await;
         assert!(matches!(&full, Err(StoreError::Unavailable(reason)) if reason.contains("full")), "{full:?}");
+        assert!(store.check().await.is_err());
         // Opened again, the connection has no limit any more.
         store.create_tasks(vec![large()], None).await.unwrap();
+        assert_eq!(store.check().await, Ok(()));
         assert_eq!(ids(&store).await.len(), 1);
     }
 

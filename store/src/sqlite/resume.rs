@@ -22,10 +22,22 @@ const QUIET_WAIT: TimeDelta = TimeDelta::seconds(1);
 
 /// Begins where whoever had the file before left off.
 pub(super) async fn resume(connection: &mut SqliteConnection, now: &Now) -> Result<(), ConnectError> {
-    let latest: Option<i64> =
-        sqlx::query_scalar(include_str!("sql/latest_instant.sql")).fetch_one(&mut *connection).await.map_err(broken)?;
-    if let Some(latest) = latest.and_then(DateTime::from_timestamp_micros) {
-        begin_at(now, latest);
+    let (latest, believed): (Option<i64>, Option<i64>) =
+        sqlx::query_as(include_str!("sql/latest_instant.sql")).fetch_one(&mut *connection).await.map_err(broken)?;
+    // What was once found to be far ahead is not believed when its time has nearly come.
+    if let Some(latest) = latest.filter(|latest| believed.is_none_or(|wrong| *latest > wrong))
+        && let Some(at) = DateTime::from_timestamp_micros(latest)
+        && let Start::Without { ahead } = begin_at(now, at)
+    {
+        for statement in [include_str!("sql/note_clock_ahead.sql"), include_str!("sql/shift_leases.sql")] {
+            sqlx::query(statement)
+                .bind(micros(now.now()))
+                .bind(latest)
+                .bind(ahead.num_microseconds().unwrap_or(i64::MAX))
+                .execute(&mut *connection)
+                .await
+                .map_err(broken)?;
+        }
     }
     sqlx::query("UPDATE punctual_leaderships SET expires_at = ?1 WHERE expires_at > ?1")
         .bind(micros(now.now()))
@@ -35,17 +47,26 @@ pub(super) async fn resume(connection: &mut SqliteConnection, now: &Now) -> Resu
     Ok(())
 }
 
-fn begin_at(now: &Now, latest: DateTime<Utc>) {
+/// How the clock begins.
+enum Start {
+    /// Not before the latest instant that is known.
+    After,
+    /// Without regard to it: it is so far ahead.
+    Without { ahead: TimeDelta },
+}
+
+fn begin_at(now: &Now, latest: DateTime<Utc>) -> Start {
     let ahead = latest - now.now();
     let ahead_ms = ahead.num_milliseconds();
     if ahead > LONGEST_WAIT {
         warn!(ahead_ms, "the database was used at a later instant than now: either that was wrong, or the clock is");
-    } else {
-        if ahead > QUIET_WAIT {
-            warn!(ahead_ms, "the clock was set back: time stands still until it has caught up");
-        }
-        now.not_before(latest);
+        return Start::Without { ahead };
     }
+    if ahead > QUIET_WAIT {
+        warn!(ahead_ms, "the clock was set back: time stands still until it has caught up");
+    }
+    now.not_before(latest);
+    Start::After
 }
 
 #[cfg(test)]
@@ -84,6 +105,13 @@ mod tests {
         }
     }
 
+    async fn begin_one(store: &SqliteStore, lease: Duration) {
+        store.create_tasks(vec![NewTask::new("mail".parse().unwrap())], None).await.unwrap();
+        let wants = vec![Want { topic: "mail".parse().unwrap(), slots: 1 }];
+        let request = ClaimRequest { node: NodeId::generate(), lease, wants, suspects: Suspects::Any };
+        assert_eq!(store.claim(&request).await.unwrap().len(), 1);
+    }
+
     #[tokio::test]
     async fn a_clock_that_was_set_back_stands_still_until_it_has_caught_up() {
         let folder = TempDir::new().unwrap();
@@ -106,18 +134,30 @@ mod tests {
     async fn what_runs_has_happened_too() {
         let folder = TempDir::new().unwrap();
         let (store, _) = open(&folder, "2026-11-16T12:00:00Z").await;
-        store.create_tasks(vec![NewTask::new("mail".parse().unwrap())], None).await.unwrap();
-        let request = ClaimRequest {
-            node: NodeId::generate(),
-            lease: Duration::from_secs(300),
-            wants: vec![Want { topic: "mail".parse().unwrap(), slots: 1 }],
-            suspects: Suspects::Any,
-        };
-        assert_eq!(store.claim(&request).await.unwrap().len(), 1);
+        begin_one(&store, Duration::from_secs(300)).await;
         drop(store);
 
         let (store, _) = open(&folder, "2026-11-16T11:59:00Z").await;
         assert_eq!(Cluster::now(&store).await.unwrap().to_rfc3339(), "2026-11-16T12:00:00+00:00");
+    }
+
+    #[tokio::test]
+    async fn leases_and_instants_of_a_clock_that_was_far_ahead_are_not_waited_for() {
+        let folder = TempDir::new().unwrap();
+        let (store, _) = open(&folder, "2026-11-16T13:00:00Z").await;
+        begin_one(&store, Duration::from_secs(30)).await;
+        drop(store);
+
+        let (store, clock) = open(&folder, "2026-11-16T12:00:00Z").await;
+        assert_eq!(Cluster::now(&store).await.unwrap().to_rfc3339(), "2026-11-16T12:00:00+00:00");
+        assert_eq!(store.expire(3, 10).await.unwrap().freed, 0, "its holder may be a worker that lives");
+        clock.advance(TimeDelta::seconds(31));
+        assert_eq!(store.expire(3, 10).await.unwrap().freed, 1);
+        drop(store);
+
+        // Nearly an hour later nothing is different.
+        let (store, _) = open(&folder, "2026-11-16T12:59:00Z").await;
+        assert_eq!(Cluster::now(&store).await.unwrap().to_rfc3339(), "2026-11-16T12:59:00+00:00");
     }
 
     #[tokio::test]

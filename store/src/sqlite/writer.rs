@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
@@ -36,14 +36,27 @@ const BATCH: usize = 256;
 #[derive(Clone)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
+    /// Why the last transaction failed, if it did.
+    trouble: Arc<Mutex<Option<StoreError>>>,
+    identity: Option<Identity>,
 }
 
 impl Writer {
     /// Starts the writer on a connection that was opened and checked; `lock` is kept for as long as it lives.
     pub(super) fn start(line: Line, turn: Turn, now: Arc<Now>, lock: Option<File>) -> Self {
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        tokio::spawn(serve(waiting, line, turn, now, lock));
-        Self { jobs }
+        let trouble = Arc::default();
+        let identity = line.identity.clone();
+        tokio::spawn(serve(waiting, line, turn, now, lock, Arc::clone(&trouble)));
+        Self { jobs, trouble, identity }
+    }
+
+    /// Whether the file is there, and the last write was committed.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if let Some(identity) = &self.identity {
+            identity.check()?;
+        }
+        self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone().map_or(Ok(()), Err)
     }
 
     /// Runs `work` in a transaction, and answers once it is committed.
@@ -203,6 +216,7 @@ async fn serve(
     turn: Turn,
     now: Arc<Now>,
     lock: Option<File>,
+    trouble: Arc<Mutex<Option<StoreError>>>,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
@@ -214,6 +228,7 @@ async fn serve(
             tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
             line.give_up().await;
         }
+        *trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = committed.as_ref().err().cloned();
         drop(turn);
         for job in batch.drain(..) {
             job.answer(committed.clone());

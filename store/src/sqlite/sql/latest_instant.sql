@@ -1,5 +1,6 @@
--- The latest instant at which something is known to have happened; none in a file that nobody has used.
-SELECT max(at) FROM (
+-- The latest instant at which something is known to have happened; none in a file that nobody has used. And the one up to
+-- which such instants were found to be wrong.
+SELECT max(at), (SELECT CAST(value AS INTEGER) FROM punctual_facts WHERE name = 'clock_was_ahead') FROM (
     SELECT max(completed_at) AS at FROM punctual_task_history
     UNION ALL SELECT max(started_at) FROM punctual_attempts
     UNION ALL SELECT max(fired_at) FROM punctual_fires

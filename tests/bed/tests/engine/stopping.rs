@@ -19,6 +19,11 @@ async fn what_a_stopping_node_cannot_finish_is_handed_back_as_if_it_had_not_begu
 
     let told_at = Instant::now();
     server.process.signal("TERM");
+    server.process.wait_for_log("service stopping");
+    let ready = server.get("/readyz").await;
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json()["status"], "draining");
+    assert_eq!(server.get("/livez").await.status, 200);
     assert_eq!(server.process.wait().code(), Some(0), "{:#?}", server.process.log());
     println!(
         "stopped {:.1} s after SIGTERM, with 100 attempts under way and 5 s to drain",
