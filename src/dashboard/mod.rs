@@ -13,6 +13,7 @@ mod dress;
 mod failures;
 mod form;
 mod health;
+mod json;
 mod keys;
 mod lately;
 mod layout;
