@@ -25,8 +25,8 @@ pub(crate) fn json_up_to(most: usize, text: &str, whole: &str) -> Markup {
     }
 }
 
-/// A text that is no JSON, cut in the same way.
-pub(crate) fn text_up_to(most: usize, text: &str, whole: &str) -> Markup {
+/// An error that is no JSON, cut in the same way.
+pub(crate) fn error_up_to(most: usize, text: &str, whole: &str) -> Markup {
     html! {
         pre.code.bad tabindex="0" { (beginning(most, text)) }
         @if text.len() > most { (cut(text.len(), whole)) }
@@ -133,8 +133,8 @@ mod tests {
             assert_eq!(read(&edited), read(text));
         }
         for (text, is_cut) in [("é".repeat(SHOWN / 2), false), ("é".repeat(SHOWN / 2) + "e", true)] {
-            assert_eq!(text_up_to(SHOWN, &text, "/whole").into_string().contains("/whole"), is_cut);
+            assert_eq!(error_up_to(SHOWN, &text, "/whole").into_string().contains("/whole"), is_cut);
         }
-        assert!(text_up_to(3, "éé", "/whole").into_string().contains(">é</pre>"));
+        assert!(error_up_to(3, "éé", "/whole").into_string().contains(">é</pre>"));
     }
 }

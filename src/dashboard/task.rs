@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde_json::Map;
 
 use super::form::{Form, encoded};
-use super::json::{SHOWN, SHOWN_OF_MANY, json, json_up_to, text_up_to};
+use super::json::{SHOWN, SHOWN_OF_MANY, error_up_to, json, json_up_to};
 use super::layout::Place;
 use super::parts::{Tone, act, ago, badge, clock, empty, facts, short, span, status, zone_clock};
 use super::visitor::Visitor;
@@ -227,7 +227,7 @@ fn error_text(most: usize, error: &str, whole: &str) -> Markup {
     let is_json = error.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(error).is_ok();
     match is_json {
         true => json_up_to(most, error, whole),
-        false => text_up_to(most, error, whole),
+        false => error_up_to(most, error, whole),
     }
 }
 
