@@ -120,13 +120,15 @@ pub(super) async fn lately(api: &Api) -> Option<Arc<Ahead>> {
 }
 
 /// What comes next, drawn and named.
-pub(super) fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
+pub(super) fn timeline(zones: &ZoneDatabase, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
     let nothing = Ahead { at: now, schedules: Vec::new(), fires: Vec::new(), often: Vec::new(), tasks: Vec::new() };
     let known = ahead.unwrap_or(&nothing);
     let Ahead { schedules, often, .. } = known;
     let coming = known.coming(now);
     let tasks = coming.iter().filter(|(_, what)| matches!(what, Coming::Task(_))).count();
     let fires = coming.len() - tasks;
+    // By what was looked at: some of those may have come since, and there are still more behind the last.
+    let more = if known.tasks.len() >= TASKS as usize { "+" } else { "" };
     let mut columns: Vec<_> = (0..HOUR.num_minutes())
         .map(|minute| Column { title: format!("in {minute} min: nothing"), value: 0, bad: 0 })
         .collect();
@@ -145,14 +147,13 @@ pub(super) fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> 
     let counted = html! {
         (number(fires as u64)) @if fires == 1 { " fire" } @else { " fires" }
         @if tasks > 0 {
-            @let more = if tasks >= TASKS as usize { "+" } else { "" };
             ", " a href={ "/tasks?status=pending&from=" (encoded(&instant(now))) "&to=" (encoded(&instant(now + HOUR))) } {
                 (number(tasks as u64)) (more) @if tasks == 1 { " task" } @else { " tasks" }
             }
         }
     };
     let about = format!(
-        "How many fires and tasks come in each minute of the next hour: {fires} fires and {tasks} tasks in all"
+        "How many fires and tasks come in each minute of the next hour: {fires} fires and {tasks}{more} tasks in all"
     );
     let mut named = HashSet::new();
     let rows: Vec<_> = coming
@@ -170,7 +171,7 @@ pub(super) fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> 
                     &task.timezone,
                 ),
             };
-            let zone = api.zones.zone(timezone).ok();
+            let zone = zones.zone(timezone).ok();
             vec![ago(*at, now), what, clock(*at), html! { @if let Some(zone) = &zone { (zone_clock(*at, zone)) } }]
         })
         .collect();
@@ -215,6 +216,7 @@ fn all_the_time(schedules: &[Schedule], often: &[usize]) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use punctual_domain::id::TaskId;
     use punctual_domain::schedule::{Definition, Rhythm};
 
     use super::*;
@@ -250,5 +252,24 @@ mod tests {
         let schedules = vec![due("late", -11), due("decided now", -10), due("next", 20)];
         let ahead = Ahead::of(schedules, Vec::new(), &[], &ZoneDatabase::bundled(), at);
         assert_eq!(ahead.late(), [("late".to_owned(), TimeDelta::seconds(11))]);
+    }
+
+    #[test]
+    fn tasks_that_were_cut_off_are_not_forgotten_once_the_first_has_come() {
+        let at: DateTime<Utc> = "2026-11-18T12:00:30Z".parse().unwrap();
+        let task = |second| ComingTask {
+            task_id: TaskId::generate(),
+            topic: "mail".into(),
+            timezone: "UTC".into(),
+            run_at: at + TimeDelta::seconds(second),
+        };
+        let zones = ZoneDatabase::bundled();
+        for (looked_at, said) in
+            [(500, [">499+ tasks<", " 499+ tasks in all"]), (499, [">498 tasks<", " 498 tasks in all"])]
+        {
+            let ahead = Ahead::of(Vec::new(), (0..looked_at).map(task).collect(), &[], &zones, at);
+            let page = timeline(&zones, Some(&ahead), at + TimeDelta::milliseconds(1)).into_string();
+            assert!(said.iter().all(|part| page.contains(part)), "{looked_at}: {page}");
+        }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
             section #throughput.sheet data-live aria-labelledby="throughput-title" { (throughput(minutes.as_deref())) }
             section #lag.sheet data-live aria-labelledby="lag-title" { (lag(minutes.as_deref())) }
         }
-        section #ahead.sheet data-live aria-labelledby="ahead-title" { (timeline(api, ahead.as_deref(), now)) }
+        section #ahead.sheet data-live aria-labelledby="ahead-title" { (timeline(&api.zones, ahead.as_deref(), now)) }
         div.grid {
             section #failures.sheet data-live aria-labelledby="failures-title" { (failed(failures.as_deref(), now)) }
             section #nodes.sheet data-live aria-labelledby="nodes-title" { (node_list(&nodes, now)) }
