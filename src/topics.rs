@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use punctual_actors::{OTHER_TOPICS, TopicMeters, topic_label};
 use punctual_domain::store::{Created, Store, StoreError};
-use punctual_domain::task::Task;
+use punctual_domain::task::{Task, TaskStatus};
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 use tokio::sync::Mutex;
 
@@ -117,10 +117,13 @@ impl TopicDirectory {
 
     /// What whoever looks at a task should know.
     pub(crate) fn warnings_of(&self, definitions: &[TopicDefinition], task: &Task) -> Vec<String> {
-        // What a topic waits for does not matter to a task that has ended.
-        if task.status.has_ended() && self.is_served(definitions, &task.topic) {
-            return Vec::new();
-        }
-        self.warnings(definitions, &task.topic)
+        let may_surprise = match task.status {
+            TaskStatus::Pending | TaskStatus::Running => true,
+            // Nothing else tells it from work that somebody did; what a topic waits for does not matter to it.
+            TaskStatus::Completed => !self.is_served(definitions, &task.topic),
+            // Whatever became of these, it is not that they were announced and completed.
+            TaskStatus::Failed | TaskStatus::Cancelled => false,
+        };
+        if may_surprise { self.warnings(definitions, &task.topic) } else { Vec::new() }
     }
 }

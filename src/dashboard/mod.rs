@@ -5,6 +5,7 @@
 //! marked `data-live`. What a form changes goes through the API's own route ([`Visitor::act`]): the same checks, the same
 //! role, the same entry in the audit log. The table below lists every route with who may call it, as the API's does.
 
+mod ahead;
 mod assets;
 mod audit;
 mod chart;
@@ -12,6 +13,7 @@ mod dress;
 mod failures;
 mod form;
 mod health;
+mod json;
 mod keys;
 mod lately;
 mod layout;

@@ -10,6 +10,7 @@ use punctual_domain::outbox::{Message, MessageStatus};
 use punctual_domain::store::Page;
 use serde_json::json;
 
+use super::json::json;
 use super::layout::Place;
 use super::parts::{self, Tone, badge};
 use super::visitor::Visitor;
@@ -127,11 +128,11 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                     }
                 }
                 @if let Some(data) = &content.data {
-                    section.sheet { h2 { "What its template was filled with" } (parts::json(&data.to_string(), &format!("/api/v1/outbox/{}", message.id))) }
+                    section.sheet { h2 { "What its template was filled with" } (json(&data.to_string(), &format!("/api/v1/outbox/{}", message.id))) }
                 }
             }
             Err(_) => {
-                section.sheet { h2 { "Content" } (parts::json(message.body.as_str(), &format!("/api/v1/outbox/{}", message.id))) }
+                section.sheet { h2 { "Content" } (json(message.body.as_str(), &format!("/api/v1/outbox/{}", message.id))) }
             }
         }
     };

@@ -1,19 +1,16 @@
 //! `/`: is anything late, what fires next, what failed, is a node down?
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use maud::{Markup, html};
-use punctual_domain::calendar::Calendar;
-use punctual_domain::outlook::Outlook;
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{ComingTask, Counts, EndedMinute, Failure, Load};
-use punctual_domain::time::ZoneDatabase;
+use punctual_domain::store::{Counts, EndedMinute, Failure, Load};
 use punctual_domain::topic::{Route, Topic, TopicDefinition};
 
+use super::ahead::{self, Ahead, LATE, SCHEDULES, timeline};
 use super::chart::{self, Column};
 use super::failures::{self, failed};
 use super::form::encoded;
@@ -21,8 +18,7 @@ use super::health::{self, Cause, Facts, OVERDUE, Overdue, Sentence};
 use super::lately::{Lately, within};
 use super::layout::Place;
 use super::live::Live;
-use super::parts::{Tone, ago, badge, clock, empty, number, short, span, table, zone_clock};
-use super::schedules::rhythm;
+use super::parts::{Tone, ago, badge, empty, number, short, span, table};
 use super::topics::{self, Loads};
 use super::visitor::Visitor;
 use crate::http::Api;
@@ -38,20 +34,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How much of the past the charts show, in minutes.
 const MINUTES: i64 = 60;
-/// How much of what comes is shown.
-const HOUR: TimeDelta = TimeDelta::hours(1);
-/// How many schedules are looked at for what comes next.
-const SCHEDULES: u32 = 200;
-/// How many tasks are looked at for what comes next.
-const TASKS: u32 = 500;
-/// A schedule that fires more often than this in an hour is named once: it would hide all others.
-const OFTEN: usize = 60;
-/// How many of those are named.
-const OFTEN_NAMED: usize = 12;
-/// How many of the schedules and topics that come next are named.
-const NAMED: usize = 8;
-/// From when on a schedule whose instant has passed is late: deciding takes a moment.
-const LATE: TimeDelta = TimeDelta::seconds(10);
 
 /// What the overview saw a moment ago.
 #[derive(Default)]
@@ -61,82 +43,11 @@ pub(crate) struct Glances {
     pub(super) failures: Lately<Vec<Failure>>,
     /// Whether Redis answers.
     redis: Lately<bool>,
-    ahead: Lately<Ahead>,
+    pub(super) ahead: Lately<Ahead>,
     /// Whether anything happened.
     pub(crate) live: Live,
     /// What the page of topics saw.
     pub(crate) loads: Lately<Loads>,
-}
-
-/// What comes next.
-struct Ahead {
-    /// When it was looked: whether something was late then is judged by that, however old the look is by now.
-    at: DateTime<Utc>,
-    /// Overdue schedules first.
-    schedules: Vec<Schedule>,
-    /// The coming fires: which of the schedules, and when.
-    fires: Vec<(DateTime<Utc>, usize)>,
-    /// Those of the schedules that fire too often to be drawn.
-    often: Vec<usize>,
-    /// The tasks that become due within the hour.
-    tasks: Vec<ComingTask>,
-}
-
-/// Something that happens within the hour.
-#[derive(Clone, Copy)]
-enum Coming<'a> {
-    Fire(&'a Schedule),
-    Task(&'a ComingTask),
-}
-
-impl Coming<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Fire(schedule) => &schedule.definition.name,
-            Self::Task(task) => &task.topic,
-        }
-    }
-}
-
-impl Ahead {
-    /// What becomes of these schedules within the next hour.
-    fn of(
-        schedules: Vec<Schedule>,
-        tasks: Vec<ComingTask>,
-        calendars: &[Calendar],
-        zones: &ZoneDatabase,
-        now: DateTime<Utc>,
-    ) -> Self {
-        let end = now + HOUR;
-        let (mut fires, mut often) = (Vec::new(), Vec::new());
-        for (i, schedule) in schedules.iter().enumerate() {
-            let Ok(outlook) = Outlook::new(schedule, calendars, zones) else { continue };
-            let after = schedule.fired_through.map_or(now, |through| through.max(now));
-            match outlook.between(after + TimeDelta::microseconds(1), end, OFTEN) {
-                Ok(found) => fires.extend(found.instants.into_iter().map(|at| (at, i))),
-                Err(_) => often.push(i),
-            }
-        }
-        fires.sort_unstable();
-        // By name: in the order of their next fires they would change places all the time.
-        often.sort_by(|one: &usize, other| schedules[*one].definition.name.cmp(&schedules[*other].definition.name));
-        Self { at: now, schedules, fires, often, tasks }
-    }
-
-    /// Everything that comes from now on, in order; some may have come since it was looked.
-    fn coming(&self, now: DateTime<Utc>) -> Vec<(DateTime<Utc>, Coming<'_>)> {
-        let fires = self.fires.iter().map(|(at, i)| (*at, Coming::Fire(&self.schedules[*i])));
-        let tasks = self.tasks.iter().map(|task| (task.run_at, Coming::Task(task)));
-        let mut coming: Vec<_> = fires.chain(tasks).filter(|(at, _)| *at >= now).collect();
-        coming.sort_by_key(|(at, _)| *at);
-        coming
-    }
-
-    /// The schedules that were late when it was looked, and by how much.
-    fn late(&self) -> Vec<(String, TimeDelta)> {
-        let by = |schedule: &Schedule| Some((schedule.definition.name.clone(), self.at - schedule.next_fire_at?));
-        self.schedules.iter().filter_map(by).filter(|(_, by)| *by > LATE).collect()
-    }
 }
 
 /// `GET /`.
@@ -148,7 +59,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
         counts(api),
         minutes(api),
         failures::lately(api),
-        ahead(api),
+        ahead::lately(api),
         topics::loads(api, PATIENCE),
         api.topics.definitions(),
     );
@@ -163,7 +74,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
             section #throughput.sheet data-live aria-labelledby="throughput-title" { (throughput(minutes.as_deref())) }
             section #lag.sheet data-live aria-labelledby="lag-title" { (lag(minutes.as_deref())) }
         }
-        section #ahead.sheet data-live aria-labelledby="ahead-title" { (timeline(api, ahead.as_deref(), now)) }
+        section #ahead.sheet data-live aria-labelledby="ahead-title" { (timeline(&api.zones, ahead.as_deref(), now)) }
         div.grid {
             section #failures.sheet data-live aria-labelledby="failures-title" { (failed(failures.as_deref(), now)) }
             section #nodes.sheet data-live aria-labelledby="nodes-title" { (node_list(&nodes, now)) }
@@ -217,19 +128,6 @@ fn counted(before: &[EndedMinute], this: DateTime<Utc>) -> Vec<EndedMinute> {
     // Of a clock that went back nothing is kept that is yet to come.
     let shown = first_minute(this)..this;
     counted.iter().filter(|minute| shown.contains(&minute.at)).copied().collect()
-}
-
-async fn ahead(api: &Api) -> Option<Arc<Ahead>> {
-    let (store, zones, now) = (Arc::clone(&api.store), api.zones.clone(), api.time.now());
-    let look = move |_| async move {
-        let reading = async {
-            let tasks = store.coming_tasks(now, now + HOUR, TASKS);
-            tokio::try_join!(store.next_schedules(SCHEDULES), tasks, store.calendars())
-        };
-        let (schedules, tasks, calendars) = within(DEADLINE, "what fires next", reading).await?;
-        Ok(tokio::task::spawn_blocking(move || Ahead::of(schedules, tasks, &calendars, &zones, now)).await?)
-    };
-    api.glances.ahead.get(FRESH, PATIENCE, look).await
 }
 
 fn facts(
@@ -332,7 +230,7 @@ fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
 }
 
 /// An instant as filters take it.
-fn instant(at: DateTime<Utc>) -> String {
+pub(super) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
@@ -399,98 +297,6 @@ fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
     }
 }
 
-fn timeline(api: &Api, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
-    let nothing = Ahead { at: now, schedules: Vec::new(), fires: Vec::new(), often: Vec::new(), tasks: Vec::new() };
-    let known = ahead.unwrap_or(&nothing);
-    let Ahead { schedules, often, .. } = known;
-    let coming = known.coming(now);
-    let tasks = coming.iter().filter(|(_, what)| matches!(what, Coming::Task(_))).count();
-    let fires = coming.len() - tasks;
-    let mut columns: Vec<_> =
-        (0..MINUTES).map(|minute| Column { title: format!("in {minute} min: nothing"), value: 0, bad: 0 }).collect();
-    for (at, what) in &coming {
-        let minute = usize::try_from((*at - now).num_minutes().max(0)).unwrap_or_default();
-        let Some(column) = columns.get_mut(minute) else { continue };
-        column.value += 1;
-        let name = what.name();
-        column.title = match column.value {
-            1 => format!("in {minute} min: {name}"),
-            2..=5 => format!("{}, {name}", column.title),
-            6 => format!("{}, …", column.title),
-            _ => std::mem::take(&mut column.title),
-        };
-    }
-    let counted = html! {
-        (number(fires as u64)) @if fires == 1 { " fire" } @else { " fires" }
-        @if tasks > 0 {
-            @let more = if tasks >= TASKS as usize { "+" } else { "" };
-            ", " a href={ "/tasks?status=pending&from=" (encoded(&instant(now))) "&to=" (encoded(&instant(now + HOUR))) } {
-                (number(tasks as u64)) (more) @if tasks == 1 { " task" } @else { " tasks" }
-            }
-        }
-    };
-    let about = format!(
-        "How many fires and tasks come in each minute of the next hour: {fires} fires and {tasks} tasks in all"
-    );
-    let mut named = HashSet::new();
-    let rows: Vec<_> = coming
-        .iter()
-        .filter(|(_, what)| named.insert((matches!(what, Coming::Task(_)), what.name())))
-        .take(NAMED)
-        .map(|(at, what)| {
-            let (what, timezone) = match what {
-                Coming::Fire(Schedule { id, definition, .. }) => (
-                    html! { a href={ "/schedules/" (id) } { (definition.name) } span.sub { (definition.topic) } },
-                    &definition.timezone,
-                ),
-                Coming::Task(task) => (
-                    html! { a href={ "/tasks/" (task.task_id) } { (task.topic) } span.sub { "a task" } },
-                    &task.timezone,
-                ),
-            };
-            let zone = api.zones.zone(timezone).ok();
-            vec![ago(*at, now), what, clock(*at), html! { @if let Some(zone) = &zone { (zone_clock(*at, zone)) } }]
-        })
-        .collect();
-    html! {
-        div.head {
-            h2 #ahead-title { "The next hour" }
-            span.hint {
-                @if schedules.len() == SCHEDULES as usize { "the " (SCHEDULES) " schedules that come first: " }
-                (counted)
-                @if !often.is_empty() { ", and those more than once a minute" }
-            }
-        }
-        @if !often.is_empty() { (all_the_time(schedules, often)) }
-        @if ahead.is_none() {
-            (empty("What comes next is being looked at."))
-        } @else if coming.is_empty() && !often.is_empty() {
-            (empty("Nothing else fires within the next hour."))
-        } @else if coming.is_empty() {
-            (empty("Nothing fires within the next hour. Coming fires and tasks are drawn here, minute by minute."))
-        } @else {
-            (chart::columns(&about, &columns, Tone::Busy))
-            div.axis { span { "now" } span { "in 15 min" } span { "in 30 min" } span { "in 45 min" } span { "in 60 min" } }
-            (table("What fires next", &["In", "Schedule or task", "Your time", "Its own zone"], &rows))
-        }
-    }
-}
-
-/// What fires so often that it is always there: one band for all of it.
-fn all_the_time(schedules: &[Schedule], often: &[usize]) -> Markup {
-    html! {
-        div.band {
-            h3 { "More than once a minute" }
-            ul.often {
-                @for Schedule { id, definition, .. } in often.iter().take(OFTEN_NAMED).map(|i| &schedules[*i]) {
-                    li { a href={ "/schedules/" (id) } { (definition.name) } " " span.dim { (rhythm(&definition.rhythm)) } }
-                }
-                @if often.len() > OFTEN_NAMED { li.dim { "and " (often.len() - OFTEN_NAMED) " more" } }
-            }
-        }
-    }
-}
-
 fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
     let rows: Vec<_> = nodes
         .iter()
@@ -522,14 +328,7 @@ fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use punctual_domain::schedule::{Definition, Rhythm};
-
     use super::*;
-
-    fn scheduled(name: &str, rhythm: Rhythm, now: DateTime<Utc>) -> Schedule {
-        let definition = Definition::new(name, rhythm, "UTC", &"t".parse().unwrap());
-        Schedule::new(definition, now, &ZoneDatabase::bundled()).unwrap()
-    }
 
     #[test]
     fn minutes_that_were_not_over_are_counted_again_however_long_ago_it_was() {
@@ -552,34 +351,6 @@ mod tests {
             let ends = found.first().zip(found.last()).map(|(first, last)| (first.at, last.at));
             assert_eq!(ends, expected.map(|(first, last)| (at(first), at(last))), "{this}");
         }
-    }
-
-    #[test]
-    fn what_fires_all_the_time_hides_nothing_else() {
-        let now = "2026-11-18T12:00:30Z".parse().unwrap();
-        let seconds = (0..30).map(|i| scheduled(&format!("second {i}"), Rhythm::Every(1_000), now));
-        let others = [
-            scheduled("minutely", Rhythm::Cron("* * * * *".into()), now),
-            scheduled("hourly", Rhythm::Cron("0 * * * *".into()), now),
-        ];
-        let ahead = Ahead::of(seconds.chain(others).collect(), Vec::new(), &[], &ZoneDatabase::bundled(), now);
-        let names: Vec<_> = ahead.often.iter().map(|i| &*ahead.schedules[*i].definition.name).collect();
-        assert!(names.len() == 30 && names.is_sorted(), "{names:?}");
-        assert_eq!(ahead.fires.len(), 61);
-        assert_eq!(ahead.fires.last().unwrap().0, "2026-11-18T13:00:00Z".parse::<DateTime<Utc>>().unwrap());
-        assert!(ahead.fires.iter().any(|(_, i)| ahead.schedules[*i].definition.name == "hourly"));
-    }
-
-    #[test]
-    fn schedules_are_late_by_the_time_of_the_look() {
-        let at: DateTime<Utc> = "2026-11-18T12:00:30Z".parse().unwrap();
-        let due = |name: &str, seconds| {
-            let schedule = scheduled(name, Rhythm::Cron("0 * * * *".into()), at);
-            Schedule { next_fire_at: Some(at + TimeDelta::seconds(seconds)), ..schedule }
-        };
-        let schedules = vec![due("late", -11), due("decided now", -10), due("next", 20)];
-        let ahead = Ahead::of(schedules, Vec::new(), &[], &ZoneDatabase::bundled(), at);
-        assert_eq!(ahead.late(), [("late".to_owned(), TimeDelta::seconds(11))]);
     }
 
     #[test]

@@ -13,8 +13,9 @@ use punctual_domain::store::{FireFilter, Page};
 use punctual_domain::time::{NextFire, Note};
 
 use super::form::encoded;
+use super::json::json;
 use super::layout::Place;
-use super::parts::{Tone, act, ago, badge, clock, empty, facts, json, pager, span, table};
+use super::parts::{Tone, act, ago, badge, clock, empty, facts, pager, span, table};
 use super::schedules::{next_fire, rhythm, state, strip, took};
 use super::visitor::Visitor;
 use crate::http::cursor;

@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;
+use super::json::to_edit;
 use super::layout::Place;
-use super::parts::{Tone, badge, empty, table, to_edit};
+use super::parts::{Tone, badge, empty, table};
 use super::schedule::word;
 use super::schedules::every;
 use super::visitor::{Visitor, said};

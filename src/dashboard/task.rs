@@ -13,11 +13,9 @@ use serde::de::IgnoredAny;
 use serde_json::Map;
 
 use super::form::{Form, encoded};
+use super::json::{SHOWN, SHOWN_OF_MANY, error_up_to, json, json_up_to};
 use super::layout::Place;
-use super::parts::{
-    SHOWN, SHOWN_OF_MANY, Tone, act, ago, badge, clock, empty, facts, json, json_up_to, short, span, status,
-    text_up_to, zone_clock,
-};
+use super::parts::{Tone, act, ago, badge, clock, empty, facts, short, span, status, zone_clock};
 use super::visitor::Visitor;
 use crate::http::problem::Problem;
 use crate::http::tasks::{no_such_task, task_id};
@@ -229,7 +227,7 @@ fn error_text(most: usize, error: &str, whole: &str) -> Markup {
     let is_json = error.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(error).is_ok();
     match is_json {
         true => json_up_to(most, error, whole),
-        false => text_up_to(most, error, whole),
+        false => error_up_to(most, error, whole),
     }
 }
 

@@ -70,6 +70,7 @@ async fn a_key_is_made_shown_once_used_and_revoked() {
     let key = browser.text("code.secret").await;
     assert!(key.starts_with("pk_"), "{key}");
     browser.press("#made", "Log in").await;
+    browser.wait_for("return location.pathname === '/login'", &[], "the login").await;
     browser.fill("#key", &key).await;
     browser.press("form", "Log in").await;
     browser.wait_for("return location.pathname === '/'", &[], "the overview").await;

@@ -60,15 +60,13 @@ async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
     browser.wait_for_text("Next fires").await;
     browser.fill("input[name=note]", "while the archive moves").await;
     browser.press("form[action$='/pause']", "Pause").await;
-    browser.wait_for("return document.querySelector('.notice.done') !== null", &[], "that it is paused").await;
+    browser.wait_for_text("“hourly” is paused.").await;
     let paused = only_schedule(&server).await;
     assert_eq!((&paused["enabled"], &paused["pauseNote"]), (&json!(false), &json!("while the archive moves")));
     browser.wait_for_text("while the archive moves").await;
 
     browser.press("main", "Resume").await;
-    browser
-        .wait_for("return document.querySelector('form[action$=\"/pause\"]') !== null", &[], "that it is resumed")
-        .await;
+    browser.wait_for_text("“hourly” fires again.").await;
     assert_eq!(only_schedule(&server).await["enabled"], true);
 
     browser.press("main", "Trigger now").await;

@@ -37,7 +37,7 @@ async fn a_failed_task_is_found_understood_and_tried_again() {
         assert!(page.contains(said), "{said:?} is not in {page}");
     }
     browser.press("main", "Retry").await;
-    browser.wait_for("return document.querySelector('.notice.done') !== null", &[], "that it is tried again").await;
+    browser.wait_for_text("Made anew").await;
     let again = server.get("/api/v1/tasks?status=pending").await.json();
     assert_eq!(again["items"][0]["retryOf"], json!(id));
     browser.check().await;
@@ -58,7 +58,7 @@ async fn a_task_is_found_by_its_id_moved_and_cancelled() {
     let moved = server.get("/api/v1/tasks?status=pending").await.json()["items"][0].clone();
     assert_eq!((&moved["rescheduledFrom"], moved["runAt"].as_str().unwrap()), (&json!(id), "2036-12-01T09:30:00.000Z"));
     browser.press("main", "Cancel").await;
-    browser.wait_for("return document.querySelector('.notice.done') !== null", &[], "that it is cancelled").await;
+    browser.wait_for_text("The task is cancelled.").await;
     let path = format!("/api/v1/tasks/{}", moved["id"].as_str().unwrap());
     assert_eq!(server.get(&path).await.json()["status"], "cancelled");
     browser.check().await;

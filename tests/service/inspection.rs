@@ -142,7 +142,7 @@ async fn an_outage_is_explained_and_proven(database: Database) {
     assert!((1..=2).contains(&schedule["late"].as_u64().unwrap()), "{proof:#}");
     let (code, page) = ask(&database, &server, &["why", "nightly"]);
     assert!(code == 0 && page.contains("its next instant is") || page.contains("past and nobody decided"), "{page}");
-    assert!(page.contains("lately ") && page.contains(" were skipped: it was found "), "{page}");
+    assert!(page.contains("lately ") && page.contains(" were skipped: they were found "), "{page}");
     let (_, reasons) = ask_json(&database, &server, &["why", "nightly"]);
     let codes: Vec<_> = reasons["reasons"].as_array().unwrap().iter().map(|reason| &reason["code"]).collect();
     assert!(codes.contains(&&Value::from("coalesced")), "{reasons:#}");

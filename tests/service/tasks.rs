@@ -1,9 +1,10 @@
 //! Making and showing tasks.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::on_each_database_and_pooler;
-use crate::support::{Database, Server};
+use crate::support::{Answer, Database, Server};
 
 on_each_database_and_pooler!(
     a_task_is_answered_with_every_field_and_can_be_read_again,
@@ -11,6 +12,7 @@ on_each_database_and_pooler!(
     what_is_given_is_kept_digit_by_digit,
     tasks_survive_a_restart,
     a_topic_that_nobody_serves_is_warned_about,
+    an_ended_task_is_not_said_to_be_completed_unless_it_is,
     a_second_task_with_the_same_dedupe_key_is_the_living_one,
     a_client_request_id_is_used_once,
     times_are_utc_with_milliseconds,
@@ -103,6 +105,29 @@ async fn a_topic_that_nobody_serves_is_warned_about(database: Database) {
     server.put_topic("meant.so", r#"{"route":{"type":"event"}}"#).await;
     let meant = server.make_task(r#"{"topic":"meant.so"}"#).await;
     assert_eq!(server.ended_task(meant["id"].as_str().unwrap()).await["warnings"], json!([]), "somebody wants it so");
+    server.stop();
+}
+
+async fn an_ended_task_is_not_said_to_be_completed_unless_it_is(database: Database) {
+    let server = Server::start(&database);
+    server.put_topic("resize", r#"{"route":{"type":"pull"}}"#).await;
+    let failed = server.make_task(r#"{"topic":"resize"}"#).await["id"].as_str().unwrap().to_owned();
+    let claimed = server.post("/api/v1/claims", r#"{"topics":["resize"]}"#).await.json();
+    let fail = json!({ "epoch": claimed["tasks"][0]["epoch"], "error": "broken", "final": true });
+    assert_eq!(server.post(&format!("/api/v1/tasks/{failed}/fail"), fail.to_string()).await.status, 200);
+    let waiting = r#"{"topic":"resize","delayMs":3600000}"#;
+    let cancelled = server.make_task(waiting).await["id"].as_str().unwrap().to_owned();
+    server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await;
+    let pending = server.make_task(waiting).await["id"].as_str().unwrap().to_owned();
+    assert_eq!(Answer::to(server.request(Method::DELETE, "/api/v1/topics/resize")).await.status, 204);
+    for (id, status, warnings) in [(failed, "failed", 0), (cancelled, "cancelled", 0), (pending, "pending", 1)] {
+        let task = server.get(&format!("/api/v1/tasks/{id}")).await.json();
+        assert_eq!(
+            (task["status"].as_str(), task["warnings"].as_array().unwrap().len()),
+            (Some(status), warnings),
+            "{task}"
+        );
+    }
     server.stop();
 }
 

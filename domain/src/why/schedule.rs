@@ -71,7 +71,7 @@ fn skipped_lately(facts: &ScheduleFacts<'_>, schedule: &Schedule) -> Vec<Reason>
         }
     }
     let tell = |group: Vec<&Fire>| {
-        let (code, why) = cause(group[0], Some(schedule))?;
+        let (code, why) = cause(&group, Some(schedule))?;
         let count: u64 = group.iter().map(|fire| fire.count).sum();
         let first = group.iter().map(|fire| fire.scheduled_at).min()?;
         let last = group.iter().map(|fire| fire.until.unwrap_or(fire.scheduled_at)).max()?;
@@ -86,7 +86,7 @@ fn skipped_lately(facts: &ScheduleFacts<'_>, schedule: &Schedule) -> Vec<Reason>
 
 /// Why a fire made no task; `None` if it made one.
 pub fn why_fire(fire: &Fire, schedule: Option<&Schedule>) -> Option<Reason> {
-    let (code, why) = cause(fire, schedule)?;
+    let (code, why) = cause(&[fire], schedule)?;
     let what = match (fire.count, fire.until) {
         (2.., Some(until)) => format!(
             "the {} instants from {} to {} were skipped",
@@ -99,26 +99,23 @@ pub fn why_fire(fire: &Fire, schedule: Option<&Schedule>) -> Option<Reason> {
     Some(Reason::new(code, format!("{what} at {}: {why}", instant(fire.fired_at))))
 }
 
-/// The cause for which a fire was skipped, and the same in words.
-fn cause(fire: &Fire, schedule: Option<&Schedule>) -> Option<(Cause, String)> {
-    let reason = fire.reason?;
-    let late = fire.fired_at - fire.scheduled_at;
-    let late = super::duration(late);
+/// The cause for which fires were skipped, all for the same reason, and the same in words.
+fn cause(fires: &[&Fire], schedule: Option<&Schedule>) -> Option<(Cause, String)> {
+    let reason = fires.first()?.reason?;
+    let found = found(fires)?;
     Some(match reason {
         SkipReason::Overlap => {
             (Cause::Overlap, "a task of an earlier fire had not ended, and its overlapPolicy is skip".to_owned())
         }
         SkipReason::Coalesced => (
             Cause::Coalesced,
-            format!("it was found {late} late, and its misfirePolicy is fire_once: a later one fired for all of them"),
+            format!("{found}, and its misfirePolicy is fire_once: a later one fired for all of them"),
         ),
-        SkipReason::Misfire => {
-            (Cause::Misfire, format!("it was found {late} late, and its misfirePolicy is {}", MisfireName(schedule)))
-        }
+        SkipReason::Misfire => (Cause::Misfire, format!("{found}, and its misfirePolicy is {}", MisfireName(schedule))),
         SkipReason::Window => (
             Cause::Window,
             format!(
-                "it was found {late} late, which is more than its misfireWindowSeconds{}",
+                "{found}, which is more than its misfireWindowSeconds{}",
                 schedule.map_or_else(String::new, |schedule| {
                     format!(" ({})", schedule.definition.misfire_window_seconds)
                 })
@@ -132,6 +129,15 @@ fn cause(fire: &Fire, schedule: Option<&Schedule>) -> Option<(Cause, String)> {
             },
         ),
     })
+}
+
+/// How late the instants of fires were found.
+fn found(fires: &[&Fire]) -> Option<String> {
+    let least = fires.iter().map(|fire| fire.fired_at - fire.until.unwrap_or(fire.scheduled_at)).min()?;
+    let most = fires.iter().map(|fire| fire.fired_at - fire.scheduled_at).max()?;
+    let (least, most) = (super::duration(least), super::duration(most));
+    let found = if fires.iter().map(|fire| fire.count).sum::<u64>() > 1 { "they were found" } else { "it was found" };
+    Some(if least == most { format!("{found} {most} late") } else { format!("{found} {least} to {most} late") })
 }
 
 /// The policy as it is now, or as it must have been.
@@ -338,8 +344,11 @@ mod tests {
             let told = why_fire(&fire(&schedule, Some(reason)), Some(&schedule)).unwrap();
             assert!(told.code == code && told.message.contains(part), "{}", told.message);
         }
-        let run = Fire { count: 3, until: Some(now()), ..fire(&schedule, Some(SkipReason::Misfire)) };
-        assert!(why_fire(&run, None).unwrap().message.starts_with("the 3 instants from 2026-11-16T11:58:10Z to"));
+        let until = Some(now() - TimeDelta::seconds(10));
+        let run = Fire { count: 3, until, ..fire(&schedule, Some(SkipReason::Misfire)) };
+        let told = why_fire(&run, None).unwrap().message;
+        assert!(told.starts_with("the 3 instants from 2026-11-16T11:58:10Z to"), "{told}");
+        assert!(told.contains(": they were found 10 s to 2 min 0 s late, and"), "{told}");
         assert_eq!(why_fire(&fire(&schedule, None), None), None);
     }
 
@@ -383,5 +392,24 @@ mod tests {
         assert!(found[1].1.starts_with("lately 20 instants between"), "{found:?}");
         let found = told(&recent[1]);
         assert!(found[1].1.starts_with("lately the instant 2026-11-16T11:27:10Z (33 min 0 s ago) was"), "{found:?}");
+    }
+
+    #[test]
+    fn how_late_many_instants_were_found_is_true_of_all_of_them() {
+        let schedule = nightly(|_| {});
+        let found = |scheduled: i64, late: i64| {
+            let scheduled_at = now() - TimeDelta::seconds(scheduled);
+            let fired_at = scheduled_at + TimeDelta::seconds(late);
+            Fire { scheduled_at, until: Some(scheduled_at), fired_at, ..fire(&schedule, Some(SkipReason::Misfire)) }
+        };
+        for (recent, expected) in [
+            (vec![found(60, 40)], ": it was found 40 s late, and"),
+            (vec![found(60, 40), found(3_600, 3_000)], ": they were found 40 s to 50 min 0 s late, and"),
+            (vec![found(60, 40), found(3_600, 40)], ": they were found 40 s late, and"),
+        ] {
+            let told = why_schedule(&ScheduleFacts { recent_fires: &recent, ..facts(&schedule, &[]) });
+            let last = told.last().unwrap();
+            assert!(last.code == Cause::Misfire && last.message.contains(expected), "{told:?}");
+        }
     }
 }

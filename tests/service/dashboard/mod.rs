@@ -10,12 +10,16 @@ mod sessions;
 mod tasks;
 mod topics;
 
+use std::time::{Duration, Instant};
+
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::Server;
 
+/// How long a page may take to know everything.
+const PATIENCE: Duration = Duration::from_secs(30);
 const NOWHERE: &str = "018f0000-0000-7000-8000-000000000000";
 const YEARLY: &str = r#"{"name":"yearly","cronExpression":"0 0 1 1 *","timezone":"America/Edmonton","topic":"echo"}"#;
 
@@ -90,6 +94,19 @@ impl<'a> Visit<'a> {
         let seen = self.get(path).await;
         assert_eq!(seen.status, 200, "{path}: {seen:?}");
         seen.text
+    }
+
+    /// The overview, asked for until it says this and all is known: it does not wait long for the database.
+    async fn overview(&self, part: &str) -> String {
+        let asked_at = Instant::now();
+        loop {
+            let page = self.page("/").await;
+            if page.contains(part) && !page.contains(" is being ") {
+                return page;
+            }
+            assert!(asked_at.elapsed() < PATIENCE, "{part}: {page}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Sends a form that does what it should, and answers where it leads and the page there, with its notice.

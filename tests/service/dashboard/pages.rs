@@ -12,7 +12,7 @@ async fn every_page_answers_and_says_what_it_is_for(database: Database) {
     let server = Server::start(&database);
     let visit = Visit::of(&server);
     server.wait_for("/api/v1/nodes", |nodes| nodes["items"][0]["leader"] == true).await;
-    let overview = visit.page("/").await;
+    let overview = visit.overview("No schedule is enabled").await;
     for part in ["No schedule is enabled", "The next hour", "No task failed in the last 24 hours", "leads", "<nav"] {
         assert!(overview.contains(part), "{part}: {overview}");
     }

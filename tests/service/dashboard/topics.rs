@@ -35,7 +35,6 @@ async fn what_a_queue_has_accepted_runs_on_every_page(database: Database) {
     let listed = api(&server, "/api/v1/tasks?status=running").await;
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     assert!(visit.page("/topics").await.contains("0 tasks wait, 1 is running"));
-    let overview = visit.page("/").await;
-    assert!(overview.contains("Running</a></dt><dd>1</dd>"), "{overview}");
+    visit.overview("Running</a></dt><dd>1</dd>").await;
     server.stop();
 }
