@@ -185,7 +185,7 @@ pub(super) fn failed(failures: Option<&Vec<Failure>>, now: DateTime<Utc>) -> Mar
             vec![
                 html! { strong { (cause.count) "×" } },
                 html! {
-                    a href={ "/failures?topic=" (encoded(cause.topic)) "&cause=" (encoded(named(&cause.error))) } { (named(&cause.error)) }
+                    a href={ "/failures?topic=" (encoded(cause.topic)) "&cause=" (encoded(named(&cause.error))) } { (named(cause.last.error.lines().next().unwrap_or_default())) }
                     span.sub { a.plain href={ "/tasks?status=failed&topic=" (encoded(cause.topic)) } { (cause.topic) } }
                 },
                 html! { a.plain href={ "/tasks/" (cause.last.task_id) } { (ago(cause.last.at, now)) } },

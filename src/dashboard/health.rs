@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) may_more_be_late: bool,
     /// What comes next, a fire or a task, and in how long.
     pub(crate) next: Option<(String, TimeDelta)>,
+    /// Whether schedules that fire all the time come before that.
+    pub(crate) is_next_among_the_rare: bool,
     /// How many nodes share the database, and how many of them were not heard of.
     pub(crate) nodes: usize,
     pub(crate) silent: usize,
@@ -170,7 +172,10 @@ fn on_time(facts: &Facts, and_tasks: bool) -> String {
         schedules => format!("All {} schedules are on time{no_task}.", number(schedules)),
     };
     match &facts.next {
-        Some((name, ahead)) => format!("{so_far} Next: {name} {}.", relative(*ahead)),
+        Some((name, ahead)) => {
+            let beside = if facts.is_next_among_the_rare { ", beside what fires all the time" } else { "" };
+            format!("{so_far} Next{beside}: {name} {}.", relative(*ahead))
+        }
         None => so_far,
     }
 }
@@ -184,6 +189,7 @@ mod tests {
             schedules: 42,
             is_known: true,
             next: Some(("nightly-report".into(), TimeDelta::minutes(4))),
+            is_next_among_the_rare: false,
             nodes: 1,
             has_leader: true,
             overdue: Some(Vec::new()),
@@ -217,6 +223,11 @@ mod tests {
                 &|facts| facts.schedules = 1,
                 Tone::Good,
                 "The only schedule is on time, and no task is late. Next: nightly-report in 4 min.",
+            ),
+            (
+                &|facts| facts.is_next_among_the_rare = true,
+                Tone::Good,
+                "All 42 schedules are on time, and no task is late. Next, beside what fires all the time: nightly-report in 4 min.",
             ),
             (&|facts| facts.next = None, Tone::Good, "All 42 schedules are on time, and no task is late."),
             (&|facts| facts.is_known = false, Tone::Waiting, "Whether all schedules are on time is being looked at."),

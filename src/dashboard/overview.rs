@@ -151,6 +151,7 @@ fn facts(
     let task = task.map(|task| (format!("a task of {}", task.topic), task.run_at - now));
     let next = fire.into_iter().chain(task).min_by_key(|(_, ahead)| *ahead);
     Facts {
+        is_next_among_the_rare: next.is_some() && ahead.is_some_and(|ahead| !ahead.often.is_empty()),
         schedules: counts.map_or(schedules.len() as u64, |counts| counts.schedules),
         is_known: ahead.is_some(),
         may_more_be_late: late.len() == SCHEDULES as usize,

@@ -52,7 +52,7 @@ async fn what_fires_all_the_time_hides_nothing_else(database: Database) {
         make(&server, &body).await;
     }
     make(&server, r#"{"name":"quarterly","cronExpression":"*/15 * * * *","timezone":"UTC","topic":"quiet"}"#).await;
-    let page = visit.overview("Next: quarterly").await;
+    let page = visit.overview("Next, beside what fires all the time: quarterly").await;
     let ahead = &page[page.find("id=\"ahead\"").unwrap()..];
     let ahead = &ahead[..ahead.find("</section>").unwrap()];
     let (band, rest) = ahead.split_once("<svg").unwrap();
