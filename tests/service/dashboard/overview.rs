@@ -101,7 +101,7 @@ async fn numbers_lead_to_what_they_count(database: Database) {
     assert!(same.iter().chain(&others).all(|id| list.contains(id)) && list.contains("4 tasks"), "{list}");
     // A cause leads to all of its tasks, and to no others.
     let (_, mail) = page.split_once("2×").unwrap_or_else(|| panic!("{page}"));
-    let list = visit.page(&link_of(mail, "no user #")).await;
+    let list = visit.page(&link_of(mail, "no user 4711")).await;
     assert!(same.iter().all(|id| list.contains(id)), "{list}");
     assert!(others.iter().all(|id| !list.contains(id)) && list.contains("2 tasks"), "{list}");
     assert!(visit.page("/failures?topic=none").await.contains("No such task failed"));
