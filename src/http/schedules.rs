@@ -144,8 +144,9 @@ pub(crate) async fn delete(
     // What was due before is accounted for.
     schedule_edit::settle_up(&api, id).await?;
     let version = if_match.version(schedule.version);
-    let stopped = api.store.delete_schedule(id, version).await?.ok_or_else(|| no_such_schedule(id))?;
-    stopped.iter().for_each(|task| api.wake.task_cancelled(*task));
+    if !api.store.delete_schedule(id, version).await? {
+        return Err(no_such_schedule(id));
+    }
     api.wake.schedules_changed();
     api.wake.tasks_changed();
     Ok(StatusCode::NO_CONTENT.into_response())

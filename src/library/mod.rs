@@ -380,10 +380,7 @@ impl Punctual {
     /// # Errors
     /// `NotFound`, `Unavailable`.
     pub async fn delete_schedule(&self, id: ScheduleId) -> Result<(), Error> {
-        let open = self.open()?;
-        let stopped = open.store.delete_schedule(id, None).await?.ok_or(Error::NotFound)?;
-        stopped.iter().for_each(|task| open.wake.task_cancelled(*task));
-        Ok(())
+        if self.open()?.store.delete_schedule(id, None).await? { Ok(()) } else { Err(Error::NotFound) }
     }
 
     /// Stops as [`Punctual::drain`] does, with 25 seconds for attempts under way.

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use super::{Bulk, Page, Remember, Reply, Span, StoreError};
 use crate::calendar::Calendar;
 use crate::fire::{Fire, FireStatus};
-use crate::id::{FireId, ScheduleId, TaskId};
+use crate::id::{FireId, ScheduleId};
 use crate::schedule::Schedule;
 use crate::task::Task;
 
@@ -47,12 +47,11 @@ pub trait Schedules: Send + Sync {
     ) -> Result<Reply<Schedule>, StoreError>;
 
     /// Deletes a schedule, if it has this version or none is given, and cancels its pending tasks; running ones finish,
-    /// fires stay. Answers those it cancelled that had begun before and waited again, whose work should stop; `None` if the
-    /// schedule is unknown.
+    /// fires stay. `false` if unknown.
     ///
     /// # Errors
     /// `VersionMismatch`.
-    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<Option<Vec<TaskId>>, StoreError>;
+    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<bool, StoreError>;
 
     /// What the schedule was, newest first: when each version came to be, and the schedule as it then was; `None`
     /// where it was deleted.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use punctual_domain::calendar::Calendar;
 use punctual_domain::fire::Fire;
-use punctual_domain::id::{FireId, ScheduleId, TaskId};
+use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
     Backfill, Backfilled, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::tasks::{Running, end_as_cancelled, take_client_requests};
+use super::tasks::{Running, cancel_tasks, take_client_requests};
 use super::{PostgresStore, answers, broken, calendars, fires, rows, violates};
 use crate::instant::bounded;
 use crate::text::{OWNER_ID, from_text, to_text};
@@ -99,7 +99,7 @@ impl Schedules for PostgresStore {
         })
     }
 
-    async fn delete_schedule(&self, id: ScheduleId, expected: Option<u64>) -> Result<Option<Vec<TaskId>>, StoreError> {
+    async fn delete_schedule(&self, id: ScheduleId, expected: Option<u64>) -> Result<bool, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
             let version: Option<i64> =
@@ -108,7 +108,7 @@ impl Schedules for PostgresStore {
                     .fetch_optional(&mut *transaction)
                     .await
                     .map_err(broken)?;
-            let Some(version) = version.map(|version| version as u64) else { return Ok(None) };
+            let Some(version) = version.map(|version| version as u64) else { return Ok(false) };
             if expected.is_some_and(|expected| expected != version) {
                 // Nothing of this is committed.
                 return Err(StoreError::VersionMismatch(version));
@@ -119,10 +119,10 @@ impl Schedules for PostgresStore {
                     .fetch_all(&mut *transaction)
                     .await
                     .map_err(broken)?;
-            let ended = end_as_cancelled(&mut transaction, &pending, Running::Not, self.now()).await?;
+            cancel_tasks(&mut transaction, &pending, Running::Not, self.now()).await?;
             note_change(&mut transaction, id, version + 1, None, self.now()).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(Some(ended.iter().filter(|ended| ended.had_begun).map(|ended| ended.id).collect()))
+            Ok(true)
         })
     }
 

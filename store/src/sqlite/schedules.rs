@@ -91,7 +91,7 @@ impl Schedules for SqliteStore {
         .await
     }
 
-    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<Option<Vec<TaskId>>, StoreError> {
+    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<bool, StoreError> {
         self.write(move |connection, now| delete(connection, id, version, now).boxed()).await
     }
 
@@ -264,13 +264,13 @@ async fn delete(
     id: ScheduleId,
     expected: Option<u64>,
     now: DateTime<Utc>,
-) -> Result<Option<Vec<TaskId>>, StoreError> {
+) -> Result<bool, StoreError> {
     let version: Option<i64> = sqlx::query_scalar("DELETE FROM punctual_schedules WHERE id = ?1 RETURNING version")
         .bind(id.0)
         .fetch_optional(&mut *connection)
         .await
         .map_err(broken)?;
-    let Some(version) = version else { return Ok(None) };
+    let Some(version) = version else { return Ok(false) };
     if expected.is_some_and(|expected| to_i64(expected) != version) {
         // Nothing of this is committed.
         return Err(StoreError::VersionMismatch(version.unsigned_abs()));
@@ -283,14 +283,14 @@ async fn delete(
         .execute(&mut *connection)
         .await
         .map_err(broken)?;
-    let pending: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, epoch > 0 FROM punctual_tasks WHERE schedule_id = ?1 AND status = 'pending'")
+    let pending: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = ?1 AND status = 'pending'")
             .bind(id.0)
             .fetch_all(&mut *connection)
             .await
             .map_err(broken)?;
-    settle::cancel(connection, &pending.iter().map(|(id, _)| TaskId(*id)).collect::<Vec<_>>(), now).await?;
-    Ok(Some(pending.into_iter().filter(|(_, had_begun)| *had_begun).map(|(id, _)| TaskId(id)).collect()))
+    settle::cancel(connection, &pending.into_iter().map(TaskId).collect::<Vec<_>>(), now).await?;
+    Ok(true)
 }
 
 /// Refuses a name that another schedule has.

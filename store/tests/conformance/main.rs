@@ -336,7 +336,6 @@ behaviours! {
         history_tells_what_a_schedule_was_and_from_when_on
         fires_write_no_history
         deleting_a_schedule_cancels_what_waits_and_lets_the_rest_finish
-        deleting_a_schedule_tells_which_waiting_tasks_had_begun
         a_deleted_schedule_is_never_due_and_its_name_is_free
         the_next_fire_is_that_of_the_earliest_schedule
         an_edit_and_a_tick_in_the_same_moment_lose_neither

@@ -1,19 +1,17 @@
 //! Tasks that are cancelled, or whose time is up: their jobs are not begun.
 
-use reqwest::Method;
 use serde_json::json;
 
 use super::{define, fleet, make, schedule, serve, serve_by, until_answered, until_handed_over, working_fleet};
 use crate::fleet::{Fleet, RELEASES};
 use crate::on_each_database;
-use crate::support::{Answer, Database, Redis, Server};
+use crate::support::{Database, Redis, Server};
 
 on_each_database!(
     a_task_cancelled_while_redis_is_away_is_never_begun,
     a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
     a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restart,
     a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again,
-    a_job_that_nobody_noted_is_removed_when_its_schedule_is_deleted,
     a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again,
 );
 
@@ -142,9 +140,11 @@ async fn a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restar
     server.stop();
 }
 
-/// A service on which these tasks wait again, and their topic is paused.
-async fn until_they_wait_again(database: &Database, redis: &Redis, ids: &[String]) -> Server {
-    let server = Server::start_with(database, |command| {
+async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let ids = crash_before_the_note(&database, &redis).await;
+    let server = Server::start_with(&database, |command| {
         command.envs([("REDIS_URL", redis.url().as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")]);
         command.env("PUNCTUAL_LEASE_SECONDS", "1")
     });
@@ -154,38 +154,11 @@ async fn until_they_wait_again(database: &Database, redis: &Redis, ids: &[String
     database
         .execute("UPDATE punctual_tasks SET lease_expires_at = created_at WHERE lease_expires_at IS NOT NULL")
         .await;
-    for id in ids {
+    for id in &ids {
         server.wait_for(&format!("/api/v1/tasks/{id}"), |task| task["status"] == "pending").await;
     }
-    server
-}
-
-async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again(database: Database) {
-    let redis = Redis::start();
-    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
-    let ids = crash_before_the_note(&database, &redis).await;
-    let server = until_they_wait_again(&database, &redis, &ids).await;
     let answer = server.post("/api/v1/tasks/cancel", r#"{"filter": {"topic": "jobs"}}"#).await.json();
     assert_eq!(answer["count"], 2, "{answer}");
-    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
-    server.post("/api/v1/topics/jobs/resume", "").await;
-    only_new_ones_run(&server, &redis, &mut fleet).await;
-    server.stop();
-}
-
-async fn a_job_that_nobody_noted_is_removed_when_its_schedule_is_deleted(database: Database) {
-    let redis = Redis::start();
-    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
-    let ids = crash_before_the_note(&database, &redis).await;
-    let server = until_they_wait_again(&database, &redis, &ids).await;
-    let [task, fire] = ids;
-    let fire = server.get(&format!("/api/v1/tasks/{fire}")).await.json();
-    let schedule = format!("/api/v1/schedules/{}", fire["scheduleId"].as_str().unwrap());
-    let deleted = Answer::to(server.request(Method::DELETE, &schedule)).await;
-    assert_eq!(deleted.status, 204, "{deleted:?}");
-    until_answered(&redis, "LLEN bull:jobs:wait", ":1").await;
-    assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{task}")), ":1");
-    server.post(&format!("/api/v1/tasks/{task}/cancel"), "").await;
     until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
     server.post("/api/v1/topics/jobs/resume", "").await;
     only_new_ones_run(&server, &redis, &mut fleet).await;

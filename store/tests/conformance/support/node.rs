@@ -100,7 +100,7 @@ impl NodeStore {
 
     /// Deletes a schedule, whatever its version.
     pub(crate) async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError> {
-        Ok(self.store.delete_schedule(id, None).await?.is_some())
+        self.store.delete_schedule(id, None).await
     }
 
     /// Triggers a schedule.
