@@ -129,7 +129,7 @@ impl Wake {
         }
     }
 
-    /// A running task was cancelled: its attempt is told to stop.
+    /// A task was cancelled: if it runs, its attempt is told to stop.
     pub(crate) fn task_cancelled(&self, id: TaskId) {
         if let Some(hints) = self.engine.hints() {
             hints.task_cancelled(id);

@@ -41,7 +41,7 @@ pub(crate) enum DispatcherMessage {
     Ended(Ends),
     /// Pass on the outcomes that have gathered, and tell of the slots they freed.
     Flush,
-    /// A running task was cancelled.
+    /// A task was cancelled: if it runs here, its attempt is to stop.
     TaskCancelled(TaskId),
     /// Time to extend leases, refill the rate, and see whether there is anything to do.
     Pulse,

@@ -225,7 +225,7 @@ pub enum Overheard {
     Task(Topic, DateTime<Utc>),
     /// Definitions of topics changed.
     Topics,
-    /// A running task was cancelled.
+    /// A task was cancelled: if it runs, its attempt is to stop.
     Cancelled(TaskId),
 }
 
@@ -270,7 +270,7 @@ impl Hints {
         self.send(SupervisorMessage::TaskWritten { topic, run_at });
     }
 
-    /// A running task was cancelled.
+    /// A task was cancelled: if it runs, its attempt is to stop.
     pub fn task_cancelled(&self, id: TaskId) {
         self.send(SupervisorMessage::TaskCancelled(id));
     }

@@ -61,7 +61,7 @@ pub(crate) enum SupervisorMessage {
     SettlerBehind,
     /// Outcomes are written again as they come.
     SettlerCaughtUp,
-    /// A running task was cancelled.
+    /// A task was cancelled: if it runs, its attempt is to stop.
     TaskCancelled(TaskId),
     /// Definitions of topics changed.
     TopicsChanged,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::id::{Epoch, MessageId, TaskId};
-use crate::task::Task;
-use crate::topic::Topic;
+use crate::task::{FireOfTask, Task};
+use crate::topic::{Route, Topic, TopicDefinition};
 
 /// A queue in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,30 @@ pub struct HandedOver {
     pub has_serial_key: bool,
 }
 
+/// A task that is cancelled after it had begun: a queue may have it, whether or not anybody noted that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its topic.
+    pub topic: Topic,
+    /// The fire that its job is called after, if it is called after one.
+    pub fire: Option<FireOfTask>,
+}
+
+impl Withdrawn {
+    /// Which queue may have it, and as which job; none if no queue serves its topic.
+    pub fn place(&self, definitions: &[TopicDefinition]) -> Option<(Queue, String)> {
+        match &TopicDefinition::for_topic(definitions, &self.topic)?.route {
+            Route::Bullmq { queue, prefix } => {
+                let queue = Queue { prefix: prefix.clone(), name: queue.clone() };
+                Some((queue, job_id(self.task_id, self.fire)))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What a queue did with the attempts of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirrored {
@@ -120,6 +144,14 @@ pub struct MessageJob {
     pub job_id: String,
 }
 
+/// What queues call the job of a task, which may be called after a fire.
+pub fn job_id(task_id: TaskId, fire: Option<FireOfTask>) -> String {
+    match fire {
+        Some(fire) => format!("f_{}_{}", fire.schedule_id, fire.scheduled_at.timestamp_millis()),
+        None => format!("t_{task_id}"),
+    }
+}
+
 /// How many attempts a queue may make of a task that is claimed or runs there.
 pub fn attempts_left(task: &Task) -> u32 {
     task.retry.attempts.saturating_sub(task.attempts_used()).max(1)
@@ -138,6 +170,25 @@ mod tests {
     use super::*;
     use crate::retry::{Backoff, Growth, RetryPolicy};
     use crate::task::NewTask;
+    use crate::topic::TopicPattern;
+
+    #[test]
+    fn what_is_withdrawn_is_where_the_closest_definition_leads() {
+        let bullmq = |queue: &str| Route::Bullmq { queue: queue.into(), prefix: "bull".into() };
+        let routes = [("mail.*", bullmq("mail")), ("mail.bulk", bullmq("bulk")), ("mail.own", Route::Pull)];
+        let definitions = routes.map(|(name, route)| TopicDefinition::new(TopicPattern::from_stored(name), route));
+        for (topic, queue) in
+            [("mail.one", Some("mail")), ("mail.bulk", Some("bulk")), ("mail.own", None), ("other", None)]
+        {
+            let withdrawn = Withdrawn { task_id: TaskId::generate(), topic: Topic::from_stored(topic), fire: None };
+            let found = withdrawn.place(&definitions);
+            let expected = queue.map(|name| {
+                let queue = Queue { prefix: "bull".into(), name: name.into() };
+                (queue, format!("t_{}", withdrawn.task_id))
+            });
+            assert_eq!(found, expected, "{topic}");
+        }
+    }
 
     #[test]
     fn the_time_is_that_of_all_attempts_and_the_waits_between_them() {

@@ -18,7 +18,7 @@ pub struct News {
     pub leadership: bool,
     /// Messages were posted.
     pub messages: bool,
-    /// These tasks were cancelled while they ran.
+    /// These tasks were cancelled: whoever runs one stops it.
     pub cancelled: Vec<TaskId>,
 }
 
@@ -51,7 +51,7 @@ impl News {
         Self { messages: true, ..Self::default() }
     }
 
-    /// These tasks were cancelled while they ran.
+    /// These tasks were cancelled: whoever runs one stops it.
     pub fn of_cancelled(cancelled: Vec<TaskId>) -> Self {
         Self { cancelled, ..Self::default() }
     }

@@ -1,7 +1,8 @@
 // A fleet of BullMQ workers as anybody has it. Arguments: the package, the queue, its prefix, how many jobs at a time.
 //
 // It does what lines on stdin say, and prints {"done": line} after each: `worker` starts one, `pause` and `resume` are for the
-// queue, `add ID` makes a job, `remove ID` removes one. Each try that begins is printed as a line of JSON.
+// queue, `add ID` makes a job, `remove ID` removes one, `key PATTERN` waits for a key and `channel PATTERN` for somebody who listens. Each try
+// that begins is printed as a line of JSON.
 const [, , release, name, prefix, concurrency] = process.argv;
 const { DelayedError, Queue, Worker } = require(release);
 const Redis = require("ioredis");
@@ -34,6 +35,12 @@ const theQueue = () => {
   return queue;
 };
 
+async function found(look) {
+  const redis = connect();
+  while ((await look(redis)).length === 0) await new Promise((resolve) => setTimeout(resolve, 50));
+  redis.disconnect();
+}
+
 const commands = {
   async worker() {
     const worker = new Worker(name, perform, { connection: connect(), prefix, concurrency: Number(concurrency) });
@@ -43,6 +50,8 @@ const commands = {
   pause: () => theQueue().pause(),
   resume: () => theQueue().resume(),
   remove: async (jobId) => (await theQueue().getJob(jobId)).remove(),
+  key: (pattern) => found((redis) => redis.keys(pattern)),
+  channel: (pattern) => found((redis) => redis.pubsub("CHANNELS", pattern)),
   add: (jobId) => theQueue().add("added", {}, { jobId }),
 };
 

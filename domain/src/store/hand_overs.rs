@@ -6,15 +6,15 @@ use crate::id::{FireId, MessageId, TaskId};
 use crate::task::Task;
 
 /// What is known of tasks and messages that queues outside have accepted.
+///
+/// Whoever cancels a task that has begun notes by the same transaction that its time in the queue that serves its topic is up.
+/// Where nobody knows of a hand-over there is one from then on, which does not count and is not certain: a node may have
+/// crashed before it noted it.
 #[async_trait]
 pub trait HandOvers: Send + Sync {
     /// Notes that a queue has accepted a task that runs by this epoch: from now on it runs without a lease. Answers whether it
     /// still did; a repeat is answered like the first time.
     async fn hand_over(&self, held: Extension, hand_over: &NewHandOver) -> Result<bool, StoreError>;
-
-    /// Notes that a queue may have a job of a task that has ended, unless its hand-over is known: nobody noted whether it was
-    /// handed over. It counts as one that does not count any more, and is not certain.
-    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError>;
 
     /// Hand-overs, at most `limit`, in the order of their tasks' ids.
     async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError>;
@@ -69,4 +69,8 @@ pub enum WhichHandOvers {
     Overdue,
     /// Those that do not count any more, after this task.
     Stray(Option<TaskId>),
+    /// Those among them whose time is up, after this task.
+    OverdueStray(Option<TaskId>),
+    /// Those of these jobs that do not count any more.
+    StrayOfJobs(Queue, Vec<String>),
 }

@@ -255,7 +255,7 @@ impl<T> Reply<T> {
 pub struct Changed {
     /// How many tasks it changed, or would change.
     pub count: u64,
-    /// Those among them that had begun, also those that waited again: what they began should stop.
+    /// Those among them that ran, and whose attempts should stop.
     pub stopped: Vec<TaskId>,
     /// Those that this call cancelled, by topic and origin.
     pub by_topic: Vec<Depth>,

@@ -98,7 +98,7 @@ pub struct Ticked {
     pub lags: Vec<TimeDelta>,
     /// The topics of the tasks that were made, with when the first of each is due.
     pub due: BTreeMap<Topic, DateTime<Utc>>,
-    /// Tasks that were cancelled and had begun: what they began should stop.
+    /// Tasks that were cancelled while they ran.
     pub stopped: Vec<TaskId>,
     /// Schedules that were paused because they cannot be read or understood any more, and why.
     pub paused: Vec<(ScheduleId, String)>,

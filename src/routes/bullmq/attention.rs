@@ -25,7 +25,7 @@ pub(crate) struct Attention {
 pub(super) struct Wanted {
     /// Jobs that have ended.
     pub(super) jobs: Vec<(Queue, String)>,
-    /// Tasks that were cancelled while they ran.
+    /// Tasks that were cancelled, or failed because their time was up.
     pub(super) cancelled: Vec<TaskId>,
     known: HashSet<Queue>,
 }
@@ -48,7 +48,7 @@ impl Attention {
         self.rung.notify_one();
     }
 
-    /// A running task was cancelled; it may be one that was handed over.
+    /// A task was cancelled, or its time is up; a queue may have it. One that is not remembered is found by the next round.
     pub(crate) fn cancelled(&self, id: TaskId) {
         self.with(|wanted| {
             if wanted.cancelled.len() < MOST {

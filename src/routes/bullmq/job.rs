@@ -1,7 +1,7 @@
 //! What a task looks like as a job of BullMQ.
 
-use punctual_domain::hand_over::attempts_left;
-use punctual_domain::id::{FireId, TaskId};
+use punctual_domain::hand_over::{attempts_left, job_id};
+use punctual_domain::id::FireId;
 use punctual_domain::retry::Growth;
 use punctual_domain::task::Task;
 use serde_json::{Value, json};
@@ -46,23 +46,14 @@ pub(crate) struct Job {
 impl Job {
     /// The job of a task. Jobs of fires have the schedule and the instant in their id, and the execution in their data.
     pub(crate) fn of_task(task: &Task, execution: Option<FireId>) -> Self {
-        let id = match task.fire {
-            // What takes another task's place is not that one.
-            Some(fire) if task.retry_of.is_none() && task.rescheduled_from.is_none() => {
-                format!("f_{}_{}", fire.schedule_id, fire.scheduled_at.timestamp_millis())
-            }
-            _ => Self::id_of_its_own(task),
-        };
-        Self::with_id(id, task, execution)
+        // What takes another task's place is not that one.
+        let fire = task.fire.filter(|_| task.retry_of.is_none() && task.rescheduled_from.is_none());
+        Self::with_id(job_id(task.id, fire), task, execution)
     }
 
     /// The job of a task whose fire's id was taken by another task.
     pub(crate) fn of_its_own(task: &Task, execution: Option<FireId>) -> Self {
-        Self::with_id(Self::id_of_its_own(task), task, execution)
-    }
-
-    fn id_of_its_own(task: &Task) -> String {
-        format!("t_{}", task.id)
+        Self::with_id(job_id(task.id, None), task, execution)
     }
 
     fn with_id(id: String, task: &Task, execution: Option<FireId>) -> Self {
@@ -91,11 +82,6 @@ impl Job {
             "removeOnFail": {"age": KEPT_SECONDS},
         });
         Self { id, name: name.to_owned(), data: data.to_string(), options: options.to_string() }
-    }
-
-    /// The task of a job that has its id, if it has.
-    pub(super) fn task_of(id: &str) -> Option<TaskId> {
-        id.strip_prefix("t_")?.parse().ok().map(TaskId)
     }
 
     /// Whether a job of this id may be that of a task.
@@ -143,7 +129,7 @@ pub(crate) fn id_of_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_domain::id::ScheduleId;
+    use punctual_domain::id::{ScheduleId, TaskId};
     use punctual_domain::json::Json;
     use punctual_domain::retry::{Backoff, RetryPolicy};
     use punctual_domain::task::{FireOfTask, NewTask};

@@ -243,23 +243,23 @@ impl Bullmq {
     }
 }
 
-/// Removes whatever job of a task is in a queue and has not begun.
+/// Removes whatever jobs of a task are in a queue and have not begun.
 async fn remove_jobs_of(
     queues: &Queues,
     queue: &Queue,
     task: &Task,
     execution: Option<FireId>,
 ) -> Result<Removed, NotNow> {
-    for Job { id, .. } in [Job::of_task(task, execution), Job::of_its_own(task, execution)] {
+    let mut ids = vec![Job::of_task(task, execution).id, Job::of_its_own(task, execution).id];
+    ids.dedup();
+    let mut removed = Removed::Over;
+    for id in ids {
         if id.starts_with("f_") && !is_of(queues, queue, &id, execution).await? {
             continue;
         }
-        let removed = queues.remove(queue, &id).await?;
-        if removed != Removed::Over {
-            return Ok(removed);
-        }
+        removed = removed.max(queues.remove(queue, &id).await?);
     }
-    Ok(Removed::Over)
+    Ok(removed)
 }
 
 /// Whether the job of a fire is that of this execution.

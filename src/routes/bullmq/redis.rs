@@ -50,13 +50,13 @@ pub(crate) enum Accepted {
     WasThere,
 }
 
-/// What became of a job that was to be removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What became of a job that was to be removed; of several jobs, the last of these counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Removed {
-    /// It waited, and is gone.
-    Now,
     /// It has ended, or is not there.
     Over,
+    /// It waited, and is gone.
+    Now,
     /// A worker has it.
     IsRunning,
 }

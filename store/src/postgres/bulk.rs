@@ -92,7 +92,7 @@ pub(super) async fn run(
     }
 }
 
-/// Changes these tasks; answers how many, and notes those that had begun.
+/// Changes these tasks; answers how many, and notes those that ran.
 async fn apply(
     connection: &mut PgConnection,
     store: &PostgresStore,
@@ -109,7 +109,7 @@ async fn apply(
                 let mut columns = rows::Columns::of(&row);
                 by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
             }
-            stopped.extend(ended.iter().filter(|ended| ended.had_begun).map(|ended| ended.id));
+            stopped.extend(ended.iter().filter(|ended| ended.was_running).map(|ended| ended.id));
             Ok(ended.len() as u64)
         }
         Change::Retry => {

@@ -1,16 +1,17 @@
 //! Tasks that queues outside have accepted.
 
 use async_trait::async_trait;
-use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
+use chrono::{DateTime, Utc};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step, Withdrawn};
 use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
 use punctual_domain::task::Task;
 use punctual_domain::topic::Topic;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::{PostgresStore, broken, micros, rows};
+use super::{PostgresStore, broken, micros, rows, topics};
 
 #[async_trait]
 impl HandOvers for PostgresStore {
@@ -28,21 +29,6 @@ impl HandOvers for PostgresStore {
                 .await
                 .map_err(broken)?;
             Ok(handed.is_some())
-        })
-    }
-
-    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError> {
-        lend!(self, |connection| {
-            sqlx::query(include_str!("sql/suspect_hand_over.sql"))
-                .bind(self.now())
-                .bind(task.0)
-                .bind(&queue.prefix)
-                .bind(&queue.name)
-                .bind(job_id)
-                .execute(connection)
-                .await
-                .map(drop)
-                .map_err(broken)
         })
     }
 
@@ -66,6 +52,16 @@ impl HandOvers for PostgresStore {
             }
             WhichHandOvers::Stray(after) => {
                 query.push("WHERE t.id IS NULL AND o.task_id > ").push_bind(after.map_or(Uuid::nil(), |id| id.0))
+            }
+            WhichHandOvers::OverdueStray(after) => {
+                query.push("WHERE t.id IS NULL AND o.ends_at <= coalesce(").push_bind(self.now());
+                query.push("::timestamptz, statement_timestamp()) AND o.task_id > ");
+                query.push_bind(after.map_or(Uuid::nil(), |id| id.0))
+            }
+            WhichHandOvers::StrayOfJobs(queue, jobs) => {
+                query.push("WHERE t.id IS NULL AND o.prefix = ").push_bind(queue.prefix);
+                query.push(" AND o.queue = ").push_bind(queue.name);
+                query.push(" AND o.job_id = ANY (").push_bind(jobs).push(")")
             }
         };
         query.push(" ORDER BY o.task_id LIMIT ").push_bind(i64::from(limit));
@@ -211,6 +207,41 @@ impl HandOvers for PostgresStore {
             Ok(found.map(FireId))
         })
     }
+}
+
+/// Notes of cancelled tasks that their time in queues is up. As they had begun, they may be in one, whether or not anybody noted
+/// that.
+pub(super) async fn withdraw(
+    connection: &mut PgConnection,
+    tasks: &[Withdrawn],
+    now: Option<DateTime<Utc>>,
+) -> Result<(), StoreError> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    let definitions = topics::definitions_for(connection, tasks.iter().map(|task| task.topic.as_str())).await?;
+    let (mut ids, mut prefixes, mut queues, mut jobs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for task in tasks {
+        if let Some((queue, job_id)) = task.place(&definitions) {
+            ids.push(task.task_id.0);
+            prefixes.push(queue.prefix);
+            queues.push(queue.name);
+            jobs.push(job_id);
+        }
+    }
+    if ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(include_str!("sql/withdraw_hand_overs.sql"))
+        .bind(now)
+        .bind(ids)
+        .bind(prefixes)
+        .bind(queues)
+        .bind(jobs)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(broken)
 }
 
 /// A row of `message_jobs.sql`.

@@ -4,19 +4,21 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use punctual_domain::id::TaskId;
+use punctual_domain::hand_over::Withdrawn;
+use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::store::{
     Answer, Bulk, Changed, Created, Creation, Page, Remember, Reply, Retry, StoreError, TaskFilter, TaskWithAttempts,
     Tasks,
 };
-use punctual_domain::task::{Due, NewTask, Task, TaskStatus};
+use punctual_domain::task::{Due, FireOfTask, NewTask, Task, TaskStatus};
+use punctual_domain::topic::Topic;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
 use super::bulk::{self, Change};
 use super::pooler::begin_snapshot;
-use super::{PostgresStore, answers, broken, list, micros, rows};
+use super::{PostgresStore, answers, broken, hand_overs, list, micros, rows};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
 
@@ -179,8 +181,7 @@ pub(super) enum Running {
 /// A task that was cancelled.
 pub(super) struct EndedAsCancelled {
     pub(super) id: TaskId,
-    /// Whether it ran, or had before.
-    pub(super) had_begun: bool,
+    pub(super) was_running: bool,
 }
 
 /// Cancels live tasks; answers how many there were.
@@ -202,7 +203,7 @@ pub(crate) async fn cancel_any(
     cancel_tasks(connection, ids, Running::Too, now).await
 }
 
-/// Cancels live tasks; answers which there were.
+/// Cancels live tasks; answers which there were. Their jobs are to be looked after by whoever follows queues.
 pub(super) async fn end_as_cancelled(
     connection: &mut PgConnection,
     ids: &[Uuid],
@@ -213,16 +214,21 @@ pub(super) async fn end_as_cancelled(
         .bind(now)
         .bind(ids)
         .bind(running == Running::Not)
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await
         .map_err(broken)?;
-    cancelled
-        .iter()
-        .map(|row| {
-            let mut columns = rows::Columns::of(row);
-            Ok(EndedAsCancelled { id: TaskId(columns.take()?), had_begun: columns.take()? })
-        })
-        .collect()
+    let (mut ended, mut withdrawn) = (Vec::with_capacity(cancelled.len()), Vec::new());
+    for row in &cancelled {
+        let mut columns = rows::Columns::of(row);
+        let (task_id, was_running) = (TaskId(columns.take()?), columns.take()?);
+        ended.push(EndedAsCancelled { id: task_id, was_running });
+        let Some(topic) = columns.take::<Option<&str>>()? else { continue };
+        let fire = columns.take::<Option<Uuid>>()?.zip(columns.take()?);
+        let fire = fire.map(|(id, scheduled_at)| FireOfTask { schedule_id: ScheduleId(id), scheduled_at });
+        withdrawn.push(Withdrawn { task_id, topic: Topic::from_stored(topic), fire });
+    }
+    hand_overs::withdraw(connection, &withdrawn, now).await?;
+    Ok(ended)
 }
 
 /// A task, wherever it is.

@@ -227,7 +227,7 @@ async fn apply(
             .await
             .map_err(broken)?;
         let cancelled = end_as_cancelled(connection, &previous, Running::Too, Some(now)).await?;
-        ticked.stopped.extend(cancelled.iter().filter(|task| task.had_begun).map(|task| task.id));
+        ticked.stopped.extend(cancelled.iter().filter(|task| task.was_running).map(|task| task.id));
     }
     if !tasks.is_empty() {
         insert_tasks(connection, tasks, Some(now)).await?;

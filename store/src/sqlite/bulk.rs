@@ -102,7 +102,7 @@ impl UnderWay {
         Ok(Step::Done(Changed { count: self.progress.count, stopped: self.stopped, by_topic: self.by_topic.into() }))
     }
 
-    /// Changes these tasks; answers how many, and notes those that had begun.
+    /// Changes these tasks; answers how many, and notes those that ran.
     async fn apply(
         &mut self,
         connection: &mut SqliteConnection,
@@ -112,12 +112,12 @@ impl UnderWay {
         match self.change {
             Change::Cancel => {
                 let hex = to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
-                let begun = sqlx::query(include_str!("sql/begun_tasks.sql"))
+                let running = sqlx::query(include_str!("sql/running_tasks.sql"))
                     .bind(&hex)
                     .fetch_all(&mut *connection)
                     .await
                     .map_err(broken)?;
-                for row in &begun {
+                for row in &running {
                     self.stopped.push(TaskId(Columns::of(row).take()?));
                 }
                 let count = settle::cancel(connection, ids, now).await?;

@@ -1,18 +1,21 @@
 //! Tasks that queues outside have accepted.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
-use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
-use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
+use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step, Withdrawn};
+use punctual_domain::id::{Epoch, FireId, MessageId, ScheduleId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
-use punctual_domain::task::Task;
+use punctual_domain::task::{FireOfTask, Task};
 use punctual_domain::topic::Topic;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::rows::{Columns, Hex, micros, micros_after};
-use super::{SqliteStore, broken};
+use super::{SqliteStore, broken, topics};
 use crate::text::to_text;
 
 #[async_trait]
@@ -48,27 +51,6 @@ impl HandOvers for SqliteStore {
         .await
     }
 
-    async fn suspect_hand_over(&self, task: TaskId, queue: &Queue, job_id: &str) -> Result<(), StoreError> {
-        let (queue, job_id) = (queue.clone(), job_id.to_owned());
-        self.write(move |connection, now| {
-            async move {
-                know(connection, &queue).await?;
-                sqlx::query(include_str!("sql/suspect_hand_over.sql"))
-                    .bind(task.0)
-                    .bind(queue.prefix)
-                    .bind(queue.name)
-                    .bind(job_id)
-                    .bind(micros(now))
-                    .execute(connection)
-                    .await
-                    .map(drop)
-                    .map_err(broken)
-            }
-            .boxed()
-        })
-        .await
-    }
-
     async fn hand_overs(&self, which: &WhichHandOvers, limit: u32) -> Result<Vec<HandOver>, StoreError> {
         let which = which.clone();
         self.read(move |connection, now| {
@@ -93,6 +75,17 @@ impl HandOvers for SqliteStore {
                     WhichHandOvers::Stray(after) => {
                         query.push("WHERE t.id IS NULL AND o.task_id > ");
                         query.push_bind(after.map_or(Uuid::nil(), |id| id.0))
+                    }
+                    WhichHandOvers::OverdueStray(after) => {
+                        query.push("WHERE t.id IS NULL AND o.ends_at <= ").push_bind(micros(now));
+                        // There are few: the plus keeps them from being looked for in the order of their ids.
+                        query.push(" AND +o.task_id > ").push_bind(after.map_or(Uuid::nil(), |id| id.0))
+                    }
+                    WhichHandOvers::StrayOfJobs(queue, jobs) => {
+                        query.push("WHERE t.id IS NULL AND o.prefix = ").push_bind(queue.prefix);
+                        query.push(" AND o.queue = ").push_bind(queue.name);
+                        query.push(" AND o.job_id IN (SELECT value FROM json_each(").push_bind(to_text(&jobs)?);
+                        query.push("))")
                     }
                 };
                 query.push(" ORDER BY o.task_id LIMIT ").push_bind(i64::from(limit));
@@ -306,6 +299,37 @@ impl HandOvers for SqliteStore {
     }
 }
 
+/// Notes of tasks that are about to be cancelled that their time in queues is up. Those that have begun may be in one, whether or
+/// not anybody noted that.
+pub(super) async fn withdraw(
+    connection: &mut SqliteConnection,
+    tasks: &[TaskId],
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let ids = to_text(&tasks.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?;
+    let begun = sqlx::query(include_str!("sql/withdrawn_tasks.sql")).bind(ids).fetch_all(&mut *connection).await;
+    let begun = begun.map_err(broken)?.iter().map(withdrawn).collect::<Result<Vec<_>, _>>()?;
+    if begun.is_empty() {
+        return Ok(());
+    }
+    let definitions = topics::definitions_for(connection, begun.iter().map(|task| task.topic.as_str())).await?;
+    let (mut queues, mut rows) = (BTreeSet::new(), Vec::new());
+    for task in begun {
+        if let Some((queue, job_id)) = task.place(&definitions) {
+            rows.push((Hex(task.task_id.0), queue.prefix.clone(), queue.name.clone(), job_id));
+            queues.insert(queue);
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    for queue in &queues {
+        know(connection, queue).await?;
+    }
+    let noted = sqlx::query(include_str!("sql/withdraw_hand_overs.sql")).bind(to_text(&rows)?).bind(micros(now));
+    noted.execute(connection).await.map(drop).map_err(broken)
+}
+
 /// Notes that there is a queue.
 async fn know(connection: &mut SqliteConnection, queue: &Queue) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO punctual_queues (prefix, queue) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
@@ -315,6 +339,17 @@ async fn know(connection: &mut SqliteConnection, queue: &Queue) -> Result<(), St
         .await
         .map(drop)
         .map_err(broken)
+}
+
+/// A row of `withdrawn_tasks.sql`.
+fn withdrawn(row: &SqliteRow) -> Result<Withdrawn, StoreError> {
+    let mut columns = Columns::of(row);
+    let (task_id, topic) = (TaskId(columns.take()?), Topic::from_stored(columns.take::<&str>()?));
+    let schedule_id: Option<Uuid> = columns.take()?;
+    let scheduled_at = columns.take_instant_if_any()?;
+    let fire = schedule_id.zip(scheduled_at);
+    let fire = fire.map(|(id, scheduled_at)| FireOfTask { schedule_id: ScheduleId(id), scheduled_at });
+    Ok(Withdrawn { task_id, topic, fire })
 }
 
 /// A row of `message_jobs.sql`.

@@ -12,8 +12,8 @@ use punctual_domain::store::{Expired, Settled, Settling, StoreError};
 use punctual_domain::task::{AttemptOutcome, LOST_TOO_OFTEN, TaskStatus};
 use sqlx::sqlite::SqliteConnection;
 
-use super::broken;
 use super::rows::{Columns, Hex, micros, micros_after};
+use super::{broken, hand_overs};
 use crate::text::to_text;
 
 /// An attempt of a task.
@@ -54,12 +54,13 @@ pub(super) async fn settle(
     Ok(answers)
 }
 
-/// Cancels live tasks, running or not; answers how many there were.
+/// Cancels live tasks, running or not; answers how many there were. Their jobs are to be looked after by whoever follows queues.
 pub(crate) async fn cancel(
     connection: &mut SqliteConnection,
     ids: &[TaskId],
     now: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
+    hand_overs::withdraw(connection, ids, now).await?;
     let ending: Vec<_> = ids
         .iter()
         .map(|id| Ending {

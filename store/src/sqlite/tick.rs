@@ -366,7 +366,7 @@ async fn cancel_live_tasks(
         return Ok(Vec::new());
     }
     let live: Vec<(Uuid, bool)> = sqlx::query_as(
-        "SELECT id, epoch > 0 FROM punctual_tasks
+        "SELECT id, status = 'running' FROM punctual_tasks
          WHERE schedule_id IN (SELECT unhex(value) FROM json_each(?1))",
     )
     .bind(to_text(&of.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
@@ -374,7 +374,7 @@ async fn cancel_live_tasks(
     .await
     .map_err(broken)?;
     settle::cancel(connection, &live.iter().map(|(id, _)| TaskId(*id)).collect::<Vec<_>>(), now).await?;
-    Ok(live.into_iter().filter(|(_, had_begun)| *had_begun).map(|(id, _)| TaskId(id)).collect())
+    Ok(live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect())
 }
 
 /// Writes the tasks of fires, then the fires; answers the tasks.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use punctual_domain::fire::FireStatus;
 use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step};
 use punctual_domain::id::{Epoch, MessageId, TaskId};
-use punctual_domain::store::{Extension, FireFilter, Page, Settled, WhichHandOvers};
-use punctual_domain::task::{AttemptOutcome, MAX_LOST, Task, TaskStatus};
+use punctual_domain::store::{Bulk, Extension, FireFilter, Page, Settled, TaskFilter, WhichHandOvers};
+use punctual_domain::task::{AttemptOutcome, MAX_LOST, NewTask, Task, TaskStatus};
+use punctual_domain::topic::{Route, TopicDefinition};
 
 use crate::support::*;
 
@@ -136,24 +137,72 @@ pub(crate) async fn hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_wi
     assert_eq!(found(&world, WhichHandOvers::OfQueue(queue("a"), None)).await, [first.id, third.id]);
 }
 
+/// Has topics be served by the queue of that name.
+async fn serve(world: &World, topics: &str, name: &str) {
+    let route = Route::Bullmq { queue: name.into(), prefix: "bull".into() };
+    world.put_topic(&TopicDefinition::new(topics.parse().unwrap(), route)).await.unwrap();
+}
+
 pub(crate) async fn what_may_have_been_handed_over_is_a_stray_until_it_is_forgotten(world: World) {
+    serve(&world, "mail", "other").await;
     let (unsure, known) = (world.running(task("mail")).await, world.running(task("mail")).await);
     assert!(hand_over(&world, &known, "jobs").await);
+    world.advance_secs(1);
     for task in [&unsure, &known] {
         world.cancel(task.id).await.unwrap();
-        world.suspect_hand_over(task.id, &queue("other"), "job").await.unwrap();
     }
     let suspected = of(&world, unsure.id).await;
-    assert_eq!((&suspected.queue, suspected.job_id.as_str()), (&queue("other"), "job"));
-    assert!(!suspected.is_certain() && suspected.task.is_none());
+    assert_eq!((&suspected.queue, suspected.job_id), (&queue("other"), format!("t_{}", unsure.id)));
+    assert!(suspected.epoch == Epoch(0) && suspected.task.is_none());
     let known_before = of(&world, known.id).await;
     assert_eq!((&known_before.queue, known_before.is_certain()), (&queue("jobs"), true), "what is known stays");
-    assert_eq!(found(&world, WhichHandOvers::Stray(None)).await, [unsure.id, known.id]);
+    assert_eq!((known_before.job_id, known_before.ends_at), (known.id.to_string(), world.now()));
+    for strays in [WhichHandOvers::Stray, WhichHandOvers::OverdueStray] {
+        assert_eq!(found(&world, strays(None)).await, [unsure.id, known.id]);
+        assert_eq!(found(&world, strays(Some(unsure.id))).await, [known.id]);
+    }
     assert!(found(&world, WhichHandOvers::Overdue).await.is_empty());
     let queues = world.queues().await.unwrap();
     assert!(queues.iter().any(|(found, _)| *found == queue("other")), "somebody must look after it");
     world.forget_hand_overs(&[unsure.id]).await.unwrap();
     assert_eq!(found(&world, WhichHandOvers::Stray(None)).await, [known.id]);
+}
+
+pub(crate) async fn whatever_cancels_a_task_that_has_begun_withdraws_it_from_its_queue(world: World) {
+    // A task that waits again after its first attempt.
+    let waiting = async |new: TaskBuilder| {
+        let running = world.running(new.attempts(2)).await;
+        world.settle_now(&running, retried(3_600)).await
+    };
+    let before = waiting(task("mail.one")).await;
+    world.cancel(before.id).await.unwrap();
+    assert!(found(&world, WhichHandOvers::OfTask(before.id)).await.is_empty(), "no queue serves anything");
+
+    serve(&world, "mail.*", "jobs").await;
+    world.put_topic(&TopicDefinition::new("mail.own".parse().unwrap(), Route::Pull)).await.unwrap();
+    let schedule = world.every_minute("nightly").await;
+    let fire = |topic| task(topic).of_schedule(schedule.id, world.now());
+    let deleted = waiting(fire("mail.deleted")).await;
+    let replaced = waiting(task("mail.replaced")).await;
+    let bulk = waiting(task("mail.bulk")).await;
+    let (own, elsewhere) = (waiting(task("mail.own")).await, waiting(task("other")).await);
+    let fresh = world.add(task("mail.fresh").in_secs(9_999)).await;
+
+    assert_eq!(world.delete_schedule(schedule.id).await, Ok(true));
+    assert_eq!(world.read(deleted.id).await.status, TaskStatus::Cancelled);
+    let replacement = world.reschedule(replaced.id, NewTask::like(&replaced)).await.unwrap();
+    assert_eq!(world.cancel_matching(&TaskFilter::default(), Bulk::Apply).await, Ok(5));
+    let mut expected = [deleted.id, replaced.id, bulk.id];
+    expected.sort();
+    assert_eq!(found(&world, WhichHandOvers::OverdueStray(None)).await, expected);
+    for id in [own.id, elsewhere.id, fresh.id, replacement.id] {
+        assert!(found(&world, WhichHandOvers::OfTask(id)).await.is_empty());
+    }
+    let of_fire = format!("f_{}_{}", schedule.id, world.now().timestamp_millis());
+    assert_eq!((of(&world, deleted.id).await.queue, of(&world, deleted.id).await.job_id), (queue("jobs"), of_fire));
+    let of_jobs = |name: &str| WhichHandOvers::StrayOfJobs(queue(name), vec![format!("t_{}", bulk.id), "x".into()]);
+    assert_eq!(found(&world, of_jobs("jobs")).await, [bulk.id]);
+    assert!(found(&world, of_jobs("other")).await.is_empty());
 }
 
 fn failed_at(task: &Task, epoch: i64, error: &str) -> Mirrored {

@@ -77,6 +77,7 @@ behaviours! {
         what_was_handed_over_counts_as_running
         hand_overs_are_found_by_job_by_queue_and_by_what_is_wrong_with_them
         what_may_have_been_handed_over_is_a_stray_until_it_is_forgotten
+        whatever_cancels_a_task_that_has_begun_withdraws_it_from_its_queue
         each_retry_of_a_job_is_an_attempt_with_an_epoch_of_its_own
         a_task_that_ends_while_it_rests_has_no_attempt_more
         a_job_made_anew_begins_with_the_present_attempt
@@ -270,7 +271,7 @@ behaviours! {
         each_filter_cancels_what_matches_and_nothing_else
         a_bulk_cancel_looks_at_the_status
         a_bulk_cancel_takes_thousands_at_once
-        a_bulk_cancel_tells_which_tasks_had_begun;
+        a_bulk_cancel_tells_which_tasks_ran_and_not_which_wait_again;
     replacing:
         a_rescheduled_task_is_cancelled_and_replaced
         a_running_task_can_be_rescheduled

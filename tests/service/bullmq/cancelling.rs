@@ -1,19 +1,30 @@
 //! Tasks that are cancelled, or whose time is up: their jobs are not begun.
 
+use reqwest::Method;
 use serde_json::json;
 
 use super::{define, fleet, make, schedule, serve, serve_by, until_answered, until_handed_over, working_fleet};
 use crate::fleet::{Fleet, RELEASES};
 use crate::on_each_database;
-use crate::support::{Database, Redis, Server};
+use crate::support::{Answer, Database, Redis, Server};
 
 on_each_database!(
     a_task_cancelled_while_redis_is_away_is_never_begun,
     a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun,
     a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restart,
-    a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again,
+    a_job_that_nobody_noted_is_removed_by_a_paused_node_that_cancels_its_task,
+    a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_and_with_its_schedule,
+    a_job_of_a_fire_that_fails_after_its_cancel_is_not_tried_again_a_little_later,
     a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again,
 );
+
+/// Cancels these tasks, one by one.
+async fn cancel(server: &Server, ids: &[impl AsRef<str>]) {
+    for id in ids {
+        let task = server.post(&format!("/api/v1/tasks/{}/cancel", id.as_ref()), "").await.json();
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+}
 
 async fn a_task_cancelled_while_redis_is_away_is_never_begun(database: Database) {
     let (mut redis, server) = serve(&database);
@@ -26,7 +37,7 @@ async fn a_task_cancelled_while_redis_is_away_is_never_begun(database: Database)
         }
         let cancelled = make(&server, json!({"topic": "jobs"})).await;
         server.wait_for(&format!("/api/v1/tasks/{cancelled}"), |task| task["status"] == "running").await;
-        server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await;
+        cancel(&server, &[&cancelled]).await;
         let other = make(&server, json!({"topic": "jobs", "timeoutSeconds": 8})).await;
         let path = format!("/api/v1/tasks/{other}");
         server.wait_for(&path, |task| task["status"] == "running").await;
@@ -61,18 +72,14 @@ async fn a_task_cancelled_on_another_node_is_never_begun() {
     until_handed_over(&database, 1).await;
     // It claims nothing: whatever is handed over, the first one does.
     let other = Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()).arg("--paused"));
-    let cancel = async |id: &str| {
-        let task = other.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
-        assert_eq!(task["status"], "cancelled", "{task}");
-    };
-    cancel(&waits).await;
+    cancel(&other, &[&waits]).await;
     until_handed_over(&database, 0).await;
     assert_eq!(redis.ask(&format!("EXISTS bull:jobs:t_{waits}")), ":0");
 
     redis.kill();
     let tried = make(&one, json!({"topic": "jobs"})).await;
     one.wait_for(&format!("/api/v1/tasks/{tried}"), |task| task["status"] == "running").await;
-    cancel(&tried).await;
+    cancel(&other, &[&tried]).await;
     redis.restart();
     let last = make(&one, json!({"topic": "jobs"})).await;
     until_handed_over(&database, 1).await;
@@ -113,11 +120,11 @@ async fn a_task_cancelled_after_a_crash_before_its_job_was_noted_is_never_begun(
     let redis = Redis::start();
     let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
     let ids = crash_before_the_note(&database, &redis).await;
+    // The execution has a second job, as if the id of its fire had once been another's.
+    fleet.tell(&format!("add t_{}", ids[1]));
+    until_answered(&redis, "LLEN bull:jobs:wait", ":3").await;
     let server = serve_by(&database, &redis);
-    for id in ids {
-        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
-        assert_eq!(task["status"], "cancelled", "{task}");
-    }
+    cancel(&server, &ids).await;
     only_new_ones_run(&server, &redis, &mut fleet).await;
     server.stop();
 }
@@ -128,10 +135,7 @@ async fn a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restar
     let ids = crash_before_the_note(&database, &redis).await;
     redis.signal("STOP");
     let server = serve_by(&database, &redis);
-    for id in ids {
-        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
-        assert_eq!(task["status"], "cancelled", "{task}");
-    }
+    cancel(&server, &ids).await;
     until_handed_over(&database, 2).await;
     server.stop();
     redis.signal("CONT");
@@ -140,7 +144,23 @@ async fn a_job_that_nobody_noted_is_removed_even_if_redis_answers_after_a_restar
     server.stop();
 }
 
-async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again(database: Database) {
+async fn a_job_that_nobody_noted_is_removed_by_a_paused_node_that_cancels_its_task(database: Database) {
+    let redis = Redis::start();
+    let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
+    let ids = crash_before_the_note(&database, &redis).await;
+    let paused = Server::start_with(&database, |command| {
+        command.envs([("REDIS_URL", redis.url().as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "1")]).arg("--paused")
+    });
+    cancel(&paused, &ids).await;
+    until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
+    until_handed_over(&database, 0).await;
+    paused.stop();
+    let server = serve_by(&database, &redis);
+    only_new_ones_run(&server, &redis, &mut fleet).await;
+    server.stop();
+}
+
+async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_and_with_its_schedule(database: Database) {
     let redis = Redis::start();
     let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
     let ids = crash_before_the_note(&database, &redis).await;
@@ -157,8 +177,13 @@ async fn a_job_that_nobody_noted_is_removed_by_a_bulk_cancel_of_what_waits_again
     for id in &ids {
         server.wait_for(&format!("/api/v1/tasks/{id}"), |task| task["status"] == "pending").await;
     }
+    let schedule = server.get(&format!("/api/v1/tasks/{}", ids[1])).await.json()["scheduleId"].clone();
+    let schedule = format!("/api/v1/schedules/{}", schedule.as_str().unwrap());
+    let deleted = Answer::to(server.request(Method::DELETE, &schedule)).await;
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    until_answered(&redis, "LLEN bull:jobs:wait", ":1").await;
     let answer = server.post("/api/v1/tasks/cancel", r#"{"filter": {"topic": "jobs"}}"#).await.json();
-    assert_eq!(answer["count"], 2, "{answer}");
+    assert_eq!(answer["count"], 1, "{answer}");
     until_answered(&redis, "LLEN bull:jobs:wait", ":0").await;
     server.post("/api/v1/topics/jobs/resume", "").await;
     only_new_ones_run(&server, &redis, &mut fleet).await;
@@ -174,13 +199,37 @@ async fn a_job_that_fails_after_its_task_was_cancelled_is_not_tried_again(databa
         let id = make(&server, json!({"topic": release, "payload": payload, "retry": retry})).await;
         until_handed_over(&database, 1).await;
         fleet.tries(1);
-        let task = server.post(&format!("/api/v1/tasks/{id}/cancel"), "").await.json();
-        assert_eq!(task["status"], "cancelled", "{task}");
+        cancel(&server, &[&id]).await;
         // Known for as long as a worker has it.
         until_handed_over(&database, 0).await;
         assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
         assert_eq!(fleet.tries(1).len(), 1);
     }
+    server.stop();
+}
+
+async fn a_job_of_a_fire_that_fails_after_its_cancel_is_not_tried_again_a_little_later(database: Database) {
+    let redis = Redis::start();
+    // Rounds are long: nothing but the queue's events tells in time.
+    let server = Server::start_with(&database, |command| {
+        command.envs([("REDIS_URL", redis.url().as_str()), ("PUNCTUAL_RECONCILE_SECONDS", "60")])
+    });
+    let Some(mut fleet) = working_fleet(&server, &redis, "bullmq6", "jobs").await else { return };
+    let body = json!({
+        "name": "fails", "topic": "jobs", "cronExpression": "* * * * *", "timezone": "UTC", "enabled": false,
+        "payload": {"sleep": 1_000, "fails": 9},
+        "maxRetries": 2, "retry": {"backoff": {"type": "fixed", "delay": 2_000, "jitter": 0}},
+    });
+    let schedule = server.post("/api/v1/schedules", body.to_string()).await.json();
+    let schedule = schedule["id"].as_str().unwrap();
+    let fire = server.post(&format!("/api/v1/schedules/{schedule}/trigger"), "").await.json();
+    until_handed_over(&database, 1).await;
+    let job = fleet.tries(1)[0]["id"].as_str().unwrap().to_owned();
+    assert!(job.starts_with(&format!("f_{schedule}")), "{job}");
+    cancel(&server, &[fire["id"].as_str().unwrap()]).await;
+    until_handed_over(&database, 0).await;
+    assert_eq!(redis.ask(&format!("EXISTS bull:jobs:{job}")), ":0");
+    assert_eq!(fleet.tries(1).len(), 1);
     server.stop();
 }
 
@@ -192,8 +241,7 @@ async fn a_cancelled_task_is_not_begun_and_one_whose_time_is_up_fails() {
     let cancelled = make(&server, json!({"topic": "jobs"})).await;
     let late = make(&server, json!({"topic": "jobs", "timeoutSeconds": 1})).await;
     until_handed_over(&database, 2).await;
-    let task = server.post(&format!("/api/v1/tasks/{cancelled}/cancel"), "").await.json();
-    assert_eq!(task["status"], "cancelled");
+    cancel(&server, &[&cancelled]).await;
     let task = server.ended_task(&late).await;
     assert_eq!((&task["status"], &task["attempts"][0]["outcome"]), (&json!("failed"), &json!("timed_out")), "{task:#}");
     assert_eq!(task["error"], "the queue jobs did not end it within 1 s");

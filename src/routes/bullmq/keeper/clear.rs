@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use punctual_domain::hand_over::{HandOver, Queue};
-use punctual_domain::id::{Epoch, TaskId};
+use punctual_domain::id::TaskId;
 use punctual_domain::store::{TaskWithAttempts, WhichHandOvers};
-use punctual_domain::task::TaskStatus;
-use punctual_domain::topic::{Route, TopicDefinition};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::debug;
 
 use super::super::job::Job;
@@ -18,15 +16,18 @@ use super::{AFTER_ERROR, PAGE, Parts, Work};
 use crate::redis::NotNow;
 
 impl Work {
-    /// Looks after what was asked for, for good.
+    /// Looks after what was asked for, and each round after what was cancelled and nobody told of, for good.
     pub(super) async fn attend(&self) {
+        let mut rounds = interval(self.0.every);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_behind = false;
         loop {
-            tokio::select! {
-                () = self.0.attention.rung.notified() => {}
+            let is_round = tokio::select! {
+                () = self.0.attention.rung.notified() => false,
                 // A worker may be faster than the next look at all jobs.
-                () = sleep(AFTER_ERROR), if is_behind => {}
-            }
+                () = sleep(AFTER_ERROR), if is_behind => false,
+                _ = rounds.tick() => true,
+            };
             let (jobs, cancelled) = self.0.attention.take();
             let mut by_queue: BTreeMap<Queue, Vec<String>> = BTreeMap::new();
             for (queue, job) in jobs {
@@ -43,15 +44,12 @@ impl Work {
                     debug!(%queue, %error, "jobs that have ended are left to the next look");
                 }
             }
-            if let Err(error) = self.suspect_all(&cancelled).await {
-                debug!(%error, "jobs of tasks that ended are not noted yet");
-                sleep(AFTER_ERROR).await;
-                cancelled.into_iter().for_each(|id| self.0.attention.cancelled(id));
-                continue;
-            }
             let cleared = match is_behind {
-                true => self.clear_strays().await,
-                false => self.clear_away(&cancelled).await,
+                true => self.clear_strays(WhichHandOvers::Stray).await,
+                false => match self.clear_away(&cancelled).await {
+                    Ok(()) if is_round => self.clear_strays(WhichHandOvers::OverdueStray).await,
+                    cleared => cleared,
+                },
             };
             if let Err(error) = &cleared {
                 debug!(%error, "jobs of tasks that ended are not removed yet");
@@ -73,34 +71,6 @@ impl Work {
         }
     }
 
-    /// Notes that queues may have the jobs of cancelled tasks: a node may have made one, and crashed before it noted that.
-    /// Whoever follows the queue then removes it, also if all of us stop before Redis answers.
-    async fn suspect_all(&self, cancelled: &[TaskId]) -> Result<(), NotNow> {
-        let Parts { store, topics, .. } = &self.0;
-        if cancelled.is_empty() {
-            return Ok(());
-        }
-        let definitions = topics.definitions().await?;
-        if !definitions.iter().any(|definition| matches!(definition.route, Route::Bullmq { .. })) {
-            return Ok(());
-        }
-        for id in cancelled {
-            if !store.hand_overs(&WhichHandOvers::OfTask(*id), 1).await?.is_empty() {
-                continue;
-            }
-            let Some(TaskWithAttempts { task, .. }) = store.task(*id).await? else { continue };
-            if task.epoch == Epoch(0) || task.status != TaskStatus::Cancelled {
-                continue;
-            }
-            let route = TopicDefinition::for_topic(&definitions, &task.topic).map(|definition| &definition.route);
-            if let Some(Route::Bullmq { queue, prefix }) = route {
-                let queue = Queue { prefix: prefix.clone(), name: queue.clone() };
-                store.suspect_hand_over(*id, &queue, &Job::of_task(&task, None).id).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Removes the jobs of tasks that have ended otherwise, where they have not begun.
     async fn clear_away(&self, ended: &[TaskId]) -> Result<(), NotNow> {
         for id in ended {
@@ -110,11 +80,11 @@ impl Work {
         Ok(())
     }
 
-    /// The same for all whose ends nobody has looked after.
-    pub(super) async fn clear_strays(&self) -> Result<(), NotNow> {
+    /// The same for strays that nobody has looked after: those after a task are asked for by `which`.
+    pub(super) async fn clear_strays(&self, which: fn(Option<TaskId>) -> WhichHandOvers) -> Result<(), NotNow> {
         let mut after = None;
         loop {
-            let strays = self.0.store.hand_overs(&WhichHandOvers::Stray(after), PAGE).await?;
+            let strays = self.0.store.hand_overs(&which(after), PAGE).await?;
             let Some(last) = strays.last() else { return Ok(()) };
             after = Some(last.task_id);
             self.clear(strays).await?;

@@ -159,7 +159,7 @@ impl Work {
         match asked {
             Err(error) if *is_blind => {
                 if !was_blind {
-                    warn!(%error, "what Redis loses is noticed later: its user may not use our keys punctual:*");
+                    warn!(%error, "what Redis loses is noticed later: it refuses our key punctual:witness:*");
                 }
                 Ok(false)
             }

@@ -80,7 +80,7 @@ impl Work {
             }
         }
         self.heal_messages(queue, followed, &mut healed).await?;
-        self.clear_strays().await?;
+        self.clear_strays(WhichHandOvers::Stray).await?;
         metrics::counter!("punctual_hand_overs_total", "result" => "healed").increment(healed.healed);
         Ok(healed)
     }

@@ -13,7 +13,8 @@
 //! the job itself counts; events say when. A try that its worker put off, or that got lost, is not counted, and the attempt goes on.
 //!
 //! *Attending.* A cancelled task's job is removed if it waits, also when it waits for its next try later, or when the node that made it
-//! crashed before it noted that; and a task whose time is up fails.
+//! crashed before it noted that; and a task whose time is up fails. Whoever cancels a task notes by the same transaction that its job is to
+//! be looked after: who is told of it here is faster, and what nobody told is found by the next round.
 //!
 //! A queue that Redis refuses to show, such as one whose keys are of other types, is left out until it is mended.
 //!

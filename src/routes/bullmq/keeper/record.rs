@@ -10,7 +10,6 @@ use punctual_domain::store::{Settled, Settling, WhichHandOvers};
 use punctual_domain::task::{MAX_RESULT_BYTES, Settlement, TaskStatus};
 use tracing::warn;
 
-use super::super::job::Job;
 use super::super::redis::{Found, JobEnd, Told};
 use super::{Parts, Work};
 use crate::redis::NotNow;
@@ -21,6 +20,7 @@ pub(super) struct Heard {
     pub(super) end: Option<JobEnd>,
     pub(super) tries: Vec<Told>,
 }
+
 impl Work {
     /// Brings tasks to where their jobs are; what was heard about a job's end counts if it is gone.
     pub(super) async fn record(&self, queue: &Queue, jobs: Vec<(String, Heard)>) -> Result<(), NotNow> {
@@ -31,7 +31,12 @@ impl Work {
         let known: HashSet<_> = held.iter().map(|hand_over| hand_over.job_id.as_str()).collect();
         // One that is not wanted any more, and whose worker has given it back, is removed before it is tried again.
         let given_back = said.iter().filter(|(id, heard)| !known.contains(id.as_str()) && !heard.tries.is_empty());
-        given_back.filter_map(|(id, _)| Job::task_of(id)).for_each(|id| attention.cancelled(id));
+        let given_back: Vec<_> = given_back.map(|(id, _)| id.clone()).collect();
+        if !given_back.is_empty() {
+            let strays = WhichHandOvers::StrayOfJobs(queue.clone(), given_back);
+            let strays = store.hand_overs(&strays, u32::MAX).await?;
+            strays.iter().for_each(|stray| attention.cancelled(stray.task_id));
+        }
         if held.is_empty() {
             return Ok(());
         }

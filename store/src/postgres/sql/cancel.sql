@@ -1,5 +1,6 @@
 -- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids, and
--- whether they ran, then or before.
+-- whether they ran; where a queue serves any topic, the topic of those that had begun, and the fire that a job of theirs would be
+-- called after.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), held AS MATERIALIZED (
@@ -29,4 +30,9 @@ WITH clock AS (
     SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'cancelled'
     FROM doomed, clock WHERE status = 'running'
 )
-SELECT id, epoch > 0 FROM doomed
+SELECT
+    id, status = 'running',
+    CASE WHEN epoch > 0 AND EXISTS (
+        SELECT FROM punctual_topics WHERE definition::jsonb -> 'route' ->> 'type' = 'bullmq') THEN topic END,
+    CASE WHEN retry_of IS NULL AND rescheduled_from IS NULL THEN schedule_id END, scheduled_at
+FROM doomed

@@ -1,2 +1,0 @@
--- Which of these tasks run or have run.
-SELECT id FROM punctual_tasks WHERE id IN (SELECT unhex(value) FROM json_each(?1)) AND epoch > 0
