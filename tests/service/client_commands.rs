@@ -95,6 +95,11 @@ async fn topics_are_written_listed_and_paused() {
     let numbers = (&put["timeoutSeconds"], &put["ratePerSecond"], &put["retentionDays"]);
     assert_eq!(numbers, (&30.into(), &2.5.into(), &7.into()));
     desk.ok(&["topic", "put", "resize", "--route", "pull", "--concurrency", "10"]);
+    let (code, _, error) = desk.run(&["topic", "put", "resize", "--concurrency", "20"]);
+    assert!(code == Some(0) && error.contains("was pull and is now event") && error.contains("`--route pull`"), "{error}");
+    let (code, _, error) = desk.run(&["topic", "put", "announced"]);
+    assert!(code == Some(0) && error.contains("only announced"), "{error}");
+    desk.ok(&["topic", "put", "announced", "--concurrency", "20"]);
     assert!(desk.ok(&["topic", "pause", "resize"]).contains("paused"));
     let list = desk.ok(&["topic", "list"]);
     assert!(list.contains("mail.*") && list.contains("webhook") && list.contains("paused"), "{list}");
