@@ -31,8 +31,8 @@ Columns:
   MISSING   nobody decided them
   DOUBLE    made two tasks, or were decided twice
 
-Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; also if nothing could be proven, for
-which stderr has the reason.")]
+Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; also if nothing
+could be proven, for which stderr has the reason.")]
 pub(super) struct ProveArgs {
     /// One schedule by name or id, also a deleted one [default: all]
     schedule: Option<String>,
