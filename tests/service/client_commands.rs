@@ -115,7 +115,10 @@ async fn topics_are_written_listed_and_paused() {
         (&["schedule", "add", " ", "--every", "1h", "--tz", "UTC", "--topic", "echo"], "must not be blank"),
         (&["simulate", "--tz", "EST"], "America/New_York"),
         (&["topic", "show", "mail.*"], "there is no definition of the topic"),
-        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "route.url"),
+        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "PUNCTUAL_WEBHOOK_ALLOW"),
+        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "--webhook: leads to"),
+        (&["schedule", "add", "x", "--tz", "UTC", "--topic", "echo"], "--cron: is required, or --every"),
+        (&["simulate", "--to", "-1d"], "--to must be after now"),
         (&["topic", "put", "a", "--webhook", "https://example.com/", "--secret", "@none"], "none cannot be read"),
     ] {
         let error = desk.refused(arguments);
@@ -233,6 +236,11 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
         let error = desk.refused(arguments);
         assert!(error.contains(part), "{part:?}: {error}");
     }
+    let every = ["schedule", "add", "x", "--every", "500ms", "--tz", "UTC", "--topic", "echo"];
+    assert!(desk.run(&every).2.contains("must be at least 1s"));
+    let url = desk.server.url.replace("http://", "https://");
+    let (code, _, error) = desk.run(&["task", "list", "--url", &url]);
+    assert!(code == Some(1) && error.contains("does not speak TLS"), "{error}");
     for arguments in [&["task", "add"][..], &["task", "add", "echo", "--in", "soon"], &["task", "nonsense"]] {
         let (code, out, error) = desk.run(arguments);
         assert!(code == Some(2) && out.is_empty() && !error.is_empty(), "{arguments:?}: {error}");
