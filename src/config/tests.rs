@@ -81,10 +81,14 @@ fn a_named_file_must_be_there_and_be_toml() {
 fn what_is_almost_a_key_and_what_is_no_table_is_named() {
     let (_folder, sources) = with_file("lisen = \"x\"\nunheard_of = 1\n[redis]\nuri = \"x\"\n[topics]\nx = 1\n");
     let errors = errors(&sources);
-    for part in ["did you mean listen?", "did you mean redis.url?", "topics.\"x\" in ", "is a number, expected a table"] {
+    for part in ["did you mean listen?", "did you mean redis.url?", "topics.\"x\" in ", "is a number, expected a table"]
+    {
         assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:?}");
     }
-    assert!(errors.iter().any(|error| error.starts_with("unheard_of") && error.ends_with("is not a key")), "{errors:?}");
+    assert!(
+        errors.iter().any(|error| error.starts_with("unheard_of") && error.ends_with("is not a key")),
+        "{errors:?}"
+    );
 }
 
 #[test]

@@ -99,7 +99,10 @@ async fn topics_are_written_listed_and_paused() {
     assert_eq!(numbers, (&30.into(), &2.5.into(), &7.into()));
     desk.ok(&["topic", "put", "resize", "--route", "pull", "--concurrency", "10"]);
     let (code, _, error) = desk.run(&["topic", "put", "resize", "--concurrency", "20"]);
-    assert!(code == Some(0) && error.contains("was pull and is now event") && error.contains("`--route pull`"), "{error}");
+    assert!(
+        code == Some(0) && error.contains("was pull and is now event") && error.contains("`--route pull`"),
+        "{error}"
+    );
     let (code, _, error) = desk.run(&["topic", "put", "announced"]);
     assert!(code == Some(0) && error.contains("only announced"), "{error}");
     desk.ok(&["topic", "put", "announced", "--concurrency", "20"]);
