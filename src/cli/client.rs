@@ -167,7 +167,7 @@ impl Client {
         let mut source = std::error::Error::source(error);
         while let Some(inner) = source {
             reason = inner.to_string();
-            kind = inner.downcast_ref::<std::io::Error>().map(std::io::Error::kind).or(kind);
+            kind = inner.downcast_ref().map(kind_of).or(kind);
             source = inner.source();
         }
         if !error.is_connect() {
@@ -192,6 +192,12 @@ impl Client {
             "nothing answers at {base}{why}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)"
         )
     }
+}
+
+/// What kind of failure it is, also where another was wrapped around it.
+fn kind_of(error: &std::io::Error) -> ErrorKind {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner.map_or_else(|| error.kind(), kind_of)
 }
 
 impl Answer {

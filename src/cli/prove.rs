@@ -54,10 +54,11 @@ const INSTANTS: usize = 10;
 impl ProveArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let zones = when::zones()?;
-        let (from, to) = self.span.read(&zones, (TimeDelta::days(-1), TimeDelta::zero()))?;
-        let asked = self.ask(plugins, from, to).await;
         // Exit code 1 means that something did not fire, too: nobody should take a typing error for that.
-        let (report, text) = asked.map_err(|error| anyhow!("nothing was proven: {error:#}"))?;
+        let nothing_proven = |error| anyhow!("nothing was proven: {error:#}");
+        let span = self.span.read(&zones, (TimeDelta::days(-1), TimeDelta::zero()));
+        let (from, to) = span.map_err(nothing_proven)?;
+        let (report, text) = self.ask(plugins, from, to).await.map_err(nothing_proven)?;
         if self.look.json {
             print(&text)?;
         } else {
