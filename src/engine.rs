@@ -17,7 +17,7 @@ use punctual_domain::news::News;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_domain::time::ZoneDatabase;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Mutex, Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -74,7 +74,8 @@ pub(crate) struct Engine {
     store: Arc<dyn Store>,
     node_id: NodeId,
     time: Arc<StoreTime>,
-    pulse: JoinHandle<()>,
+    pulse: Arc<Pulse>,
+    beats: JoinHandle<()>,
     /// `None` while paused, and where there are no others.
     hearing: Option<JoinHandle<()>>,
     /// What nodes tell each other through Redis; `None` without it, and where there are no others.
@@ -144,7 +145,7 @@ impl Engine {
             settings,
             happened: Arc::clone(&happened),
         };
-        let pulse = Pulse {
+        let pulse = Arc::new(Pulse {
             store: Arc::clone(&store),
             database_url: parts.database_url,
             clock,
@@ -152,12 +153,14 @@ impl Engine {
             state: parts.state,
             node,
             every: settings.heartbeat,
-        };
+            beating: Mutex::default(),
+        });
         let mut engine = Self {
             store,
             node_id,
             time,
-            pulse: tokio::spawn(pulse.run()),
+            beats: tokio::spawn(Arc::clone(&pulse).run()),
+            pulse,
             hearing: None,
             telegraph,
             telegraph_hearing: None,
@@ -169,7 +172,7 @@ impl Engine {
         };
         if parts.start == Start::Working {
             let resumed = engine.resume().await;
-            resumed.inspect_err(|_| engine.pulse.abort())?;
+            resumed.inspect_err(|_| engine.beats.abort())?;
         }
         Ok(engine)
     }
@@ -206,6 +209,11 @@ impl Engine {
     pub(crate) fn plugin_engine(&self) -> Arc<dyn punctual_sdk::engine::Engine> {
         let listening = self.listening.clone();
         punctual_actors::plugin_engine(&self.deps, move || listening.hints())
+    }
+
+    /// Lets others see at once whether this node works. A hint: the next beat tells it too.
+    pub(crate) async fn tell(&self) {
+        let _ = tokio::time::timeout(GOODBYE, self.pulse.tell()).await;
     }
 
     pub(crate) fn node_id(&self) -> NodeId {
@@ -257,7 +265,7 @@ impl Engine {
 
     /// Leaves the store in good order.
     pub(crate) async fn close(self) {
-        self.pulse.abort();
+        self.beats.abort();
         if let Some(hearing) = &self.hearing {
             hearing.abort();
         }

@@ -9,6 +9,7 @@ use punctual_domain::json::Json;
 use punctual_domain::node::Node;
 use punctual_domain::store::{Store, StoreError};
 use punctual_store::{ConnectError, SchemaState};
+use tokio::sync::Mutex;
 use tracing::{debug, info, warn};
 
 use crate::config::Secret;
@@ -31,16 +32,30 @@ pub(crate) struct Pulse {
     pub(crate) state: Arc<State>,
     pub(crate) node: Node,
     pub(crate) every: Duration,
+    /// One beat at a time, so that what is newer is not overwritten.
+    pub(crate) beating: Mutex<()>,
 }
 
 impl Pulse {
     /// Beats until it is dropped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(self: Arc<Self>) {
         let mut known = Known::at_start(self.clock.now());
         loop {
             self.clock.sleep_until(self.clock.now() + self.every).await;
             self.pass(&mut known).await;
         }
+    }
+
+    /// Tells at once what the node is now; where that fails, the next beat does.
+    pub(crate) async fn tell(&self) {
+        if let Err(error) = self.heartbeat().await {
+            debug!(%error, "state not told");
+        }
+    }
+
+    async fn heartbeat(&self) -> Result<DateTime<Utc>, StoreError> {
+        let _one = self.beating.lock().await;
+        self.store.heartbeat(&self.present()).await
     }
 
     /// One beat; the schema is looked at too if that is due, or the store was away and may not be the same any more.
@@ -64,7 +79,7 @@ impl Pulse {
 
     async fn beat(&self, known: &mut Known) -> Result<(), StoreError> {
         let asked_at = self.clock.now();
-        let seen_at = self.store.heartbeat(&self.present()).await?;
+        let seen_at = self.heartbeat().await?;
         let drift = seen_at - self.time.at(asked_at);
         if known.time_due_at <= asked_at || drift.abs() > TOLERATED_DRIFT {
             let offset = self.time.measure(&*self.store).await?;
@@ -160,6 +175,7 @@ mod tests {
                 seen_at: clock.now(),
             },
             every: Duration::from_secs(10),
+            beating: Mutex::default(),
         }
     }
 

@@ -442,6 +442,7 @@ async fn obey(engine: &mut Engine, state: &State, command: Command, drain: Durat
             let resumed = engine.resume().await.inspect_err(|error| warn!(%error, "work not resumed")).is_ok();
             if resumed {
                 state.pause(false);
+                engine.tell().await;
                 info!("work resumed");
             }
             let _ = done.send(resumed);
@@ -450,6 +451,7 @@ async fn obey(engine: &mut Engine, state: &State, command: Command, drain: Durat
             // First: workers then get nothing more either.
             state.pause(true);
             engine.drain(drain).await;
+            engine.tell().await;
             info!("work paused");
             let _ = done.send(true);
         }

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 
 use super::ConfigArgs;
 use super::output::print;
+use crate::config::Secret;
 use crate::plugins::Plugins;
 
 /// Copies the database into a file, also while a service uses it.
@@ -67,21 +68,55 @@ impl RestoreArgs {
             );
         }
         punctual_store::sqlite::restore(&self.file, url.expose()).await?;
-        print(&format!("{url} is as it was backed up; `punctual serve --paused` shows it before anything runs"))?;
+        print(&format!("{url} is as it was backed up; `{}` shows it before anything runs", self.serve(&url)))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl RestoreArgs {
+    /// What serves the database that was made: the same that said where to make it.
+    fn serve(&self, url: &Secret) -> String {
+        let mut command = "punctual serve".to_owned();
+        if let Some(file) = &self.config.config {
+            command.push_str(&format!(" --config {}", quoted(file)));
+        }
+        if self.config.database.is_some() {
+            command.push_str(&format!(" --database {}", quoted(url.to_string().as_ref())));
+        }
+        command + " --paused"
     }
 }
 
 /// A path as a shell takes it for one word.
 fn quoted(path: &std::path::Path) -> String {
     let path = path.display().to_string();
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:".contains(letter);
     if path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Restore {
+        #[command(flatten)]
+        args: RestoreArgs,
+    }
+
+    #[test]
+    fn what_was_restored_is_served_from_where_it_is() {
+        for (given, told) in [
+            (&[][..], "punctual serve --paused"),
+            (&["--database", "sqlite://there.db"], "punctual serve --database sqlite://there.db --paused"),
+            (&["--config", "my file.toml"], "punctual serve --config 'my file.toml' --paused"),
+        ] {
+            let args = Restore::parse_from([&["restore", "monday.db"], given].concat()).args;
+            assert_eq!(args.serve(&Secret::url("sqlite://there.db")), told);
+        }
+    }
 
     #[test]
     fn a_path_stays_one_word() {

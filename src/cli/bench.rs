@@ -19,7 +19,8 @@ Examples:
   punctual bench drain --database postgres://me@localhost/app --runs 5
   punctual bench enqueue --producers 100 --json
   punctual bench recurring --schedules 1000 --seconds 60
-  punctual bench failover --end kill --lease 15 --database postgres://me@localhost/app --redis redis://localhost")]
+  punctual bench failover --end kill --lease 15 --database postgres://me@localhost/app \\
+      --redis redis://localhost")]
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     workload: Workload,

@@ -1,5 +1,6 @@
 //! The client of a running service, for every command that talks to one.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -160,23 +161,43 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
-        if error.is_connect() {
-            return anyhow!(
-                "nothing answers at {}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)",
-                self.base.as_str().trim_end_matches('/')
-            );
-        }
-        if error.is_timeout() {
-            return anyhow!("{} did not answer in time", self.base.as_str().trim_end_matches('/'));
-        }
+        let base = self.base.as_str().trim_end_matches('/');
         let mut reason = error.to_string();
+        let mut kind = None;
         let mut source = std::error::Error::source(error);
         while let Some(inner) = source {
             reason = inner.to_string();
+            kind = inner.downcast_ref().map(kind_of).or(kind);
             source = inner.source();
         }
-        anyhow!("{} cannot be asked: {reason}", self.base.as_str().trim_end_matches('/'))
+        if !error.is_connect() {
+            return match error.is_timeout() {
+                true => anyhow!("{base} did not answer in time"),
+                false => anyhow!("{base} cannot be asked: {reason}"),
+            };
+        }
+        let why = match kind {
+            Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset)
+                if self.base.scheme() == "https" =>
+            {
+                return anyhow!(
+                    "{base} does not speak TLS, or not so that we understand it ({reason}); the address of a service without \
+                     TLS begins with http://"
+                );
+            }
+            Some(ErrorKind::ConnectionRefused) => String::new(),
+            _ => format!(" ({reason})"),
+        };
+        anyhow!(
+            "nothing answers at {base}{why}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)"
+        )
     }
+}
+
+/// What kind of failure it is, also where another was wrapped around it.
+fn kind_of(error: &std::io::Error) -> ErrorKind {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner.map_or_else(|| error.kind(), kind_of)
 }
 
 impl Answer {
@@ -200,7 +221,7 @@ fn refusal(status: StatusCode, text: &str) -> String {
     let lines = errors.iter().map(|error| {
         let (field, message) =
             (error["field"].as_str().unwrap_or_default(), error["message"].as_str().unwrap_or_default());
-        (format!("{field}: {message}"), format!("{}: {message}", as_typed(field)))
+        (format!("{field}: {message}"), format!("{}: {}", as_typed(field), in_flags(message)))
     });
     let mut told = detail.to_owned();
     for (line, typed) in lines {
@@ -218,44 +239,59 @@ fn refusal(status: StatusCode, text: &str) -> String {
     told
 }
 
+/// The fields of the API that this command line has flags for.
+const FLAGS: &[(&str, &str)] = &[
+    ("runAt", "--at"),
+    ("delayMs", "--in"),
+    ("timezone", "--tz"),
+    ("cronExpression", "--cron"),
+    ("everyMs", "--every"),
+    ("payload", "--payload"),
+    ("metadata", "--metadata"),
+    ("priority", "--priority"),
+    ("timeoutSeconds", "--timeout"),
+    ("retry.attempts", "--attempts"),
+    ("retry.backoff.type", "--backoff"),
+    ("retry.backoff.delay", "--backoff-delay"),
+    ("retry.backoff.maxDelay", "--backoff-max-delay"),
+    ("retry.backoff.jitter", "--backoff-jitter"),
+    ("clientRequestId", "--client-request-id"),
+    ("dedupeKey", "--dedupe-key"),
+    ("serialKey", "--serial-key"),
+    ("maxRetries", "--max-retries"),
+    ("overlapPolicy", "--overlap"),
+    ("misfirePolicy", "--misfire"),
+    ("misfireWindowSeconds", "--misfire-window"),
+    ("jitterSeconds", "--jitter"),
+    ("startAt", "--start-at"),
+    ("endAt", "--end-at"),
+    ("maxFires", "--max-fires"),
+    ("dstGap", "--dst-gap"),
+    ("dstFold", "--dst-fold"),
+    ("excludeCalendars", "--exclude-calendar"),
+    ("createdBy", "--created-by"),
+    ("status", "--status"),
+    ("from", "--from"),
+    ("to", "--to"),
+    ("limit", "--limit"),
+    ("concurrency", "--concurrency"),
+    ("ratePerSecond", "--rate"),
+    ("retentionDays", "--retention-days"),
+    ("route.url", "--webhook"),
+    ("route.secrets", "--secret"),
+    ("route.queue", "--queue"),
+    ("route.prefix", "--prefix"),
+];
+
 /// A field of the API as this command line has it; as it is where that has no flag.
 fn as_typed(field: &str) -> &str {
-    const FLAGS: [(&str, &str); 33] = [
-        ("runAt", "--at"),
-        ("delayMs", "--in"),
-        ("timezone", "--tz"),
-        ("cronExpression", "--cron"),
-        ("everyMs", "--every"),
-        ("payload", "--payload"),
-        ("metadata", "--metadata"),
-        ("priority", "--priority"),
-        ("timeoutSeconds", "--timeout"),
-        ("retry.attempts", "--attempts"),
-        ("retry.backoff.type", "--backoff"),
-        ("retry.backoff.delay", "--backoff-delay"),
-        ("retry.backoff.maxDelay", "--backoff-max-delay"),
-        ("retry.backoff.jitter", "--backoff-jitter"),
-        ("clientRequestId", "--client-request-id"),
-        ("dedupeKey", "--dedupe-key"),
-        ("serialKey", "--serial-key"),
-        ("maxRetries", "--max-retries"),
-        ("overlapPolicy", "--overlap"),
-        ("misfirePolicy", "--misfire"),
-        ("misfireWindowSeconds", "--misfire-window"),
-        ("jitterSeconds", "--jitter"),
-        ("startAt", "--start-at"),
-        ("endAt", "--end-at"),
-        ("maxFires", "--max-fires"),
-        ("dstGap", "--dst-gap"),
-        ("dstFold", "--dst-fold"),
-        ("excludeCalendars", "--exclude-calendar"),
-        ("createdBy", "--created-by"),
-        ("status", "--status"),
-        ("from", "--from"),
-        ("to", "--to"),
-        ("limit", "--limit"),
-    ];
     FLAGS.iter().find(|(name, _)| *name == field).map_or(field, |(_, flag)| flag)
+}
+
+/// A sentence of the API with the fields as this command line has them, but for those that are ordinary words.
+fn in_flags(message: &str) -> String {
+    let names = FLAGS.iter().filter(|(name, _)| name.contains(char::is_uppercase) && !name.contains('.'));
+    names.fold(message.to_owned(), |told, (name, flag)| told.replace(name, flag))
 }
 
 #[cfg(test)]
@@ -274,6 +310,10 @@ mod tests {
                 "2 fields are wrong\n  a: b\n  c: d",
             ),
             (r#"{"detail":"runAt: is past","errors":[{"field":"runAt","message":"is past"}]}"#, "--at: is past"),
+            (
+                r#"{"detail":"cronExpression: is required, or everyMs","errors":[{"field":"cronExpression","message":"is required, or everyMs"}]}"#,
+                "--cron: is required, or --every",
+            ),
             (r#"{"detail":"there is no task x"}"#, "there is no task x"),
             ("<html>", "the service answered 400 Bad Request"),
         ] {

@@ -22,6 +22,12 @@ use crate::plugins::Plugins;
 /// Who the audit log says it was.
 const ACTOR: &str = "command line";
 
+/// What nobody should find out later.
+const NO_ADMIN: &str = "no key has the role admin now: nobody can make, list or revoke keys of the service. The way out is \
+    `punctual key create --name N --role admin --database URL` (on SQLite while no service runs)";
+const NO_KEY: &str = "no key is left: a service that only this machine can reach asks nobody for one now, any other lets \
+    nobody in. `punctual key create --name N --role admin --database URL` makes one (on SQLite while no service runs)";
+
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum KeyCommand {
     /// Makes an API key and prints it, once
@@ -50,7 +56,7 @@ struct WhereArgs {
 Examples:
   punctual key create --name deploy --role admin
   punctual key create --name mailer --role submit --topic 'mail.*'
-  punctual key create --name first --role admin --database sqlite://punctual.db   before the service starts")]
+  punctual key create --name first --role admin --database sqlite://punctual.db   without a service")]
 pub(super) struct CreateArgs {
     /// What people call it
     #[arg(long, value_name = "N")]
@@ -73,7 +79,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RevokeArgs {
-    /// Its id, as `key list` shows it
+    /// Its id, as `key list` shows it; not its name
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
@@ -114,15 +120,18 @@ impl KeyCommand {
 impl CreateArgs {
     async fn run(self, plugins: Plugins) -> Result<()> {
         check_name(&self.name).map_err(|message| anyhow::anyhow!("--name {message}"))?;
-        let is_json = self.at.json;
-        let (text, is_first) = match self.at.open(plugins).await? {
+        let (is_json, is_admin) = (self.at.json, self.role == Role::Admin);
+        let (text, is_first, has_admin) = match self.at.open(plugins).await? {
             Keys::Service(client) => {
                 let body = json!({"name": self.name, "role": self.role, "topics": self.topics});
-                // Where there are keys, nobody makes one without.
-                (client.post(&["keys"], body).await?.text, !client.has_token())
+                // Where there are keys, nobody makes one without an admin's.
+                let is_first = !client.has_token();
+                (client.post(&["keys"], body).await?.text, is_first, is_admin || !is_first)
             }
             Keys::Database(store) => {
-                let is_first = store.keys().await?.iter().all(|key| key.revoked_at.is_some());
+                let mut valid = store.keys().await?;
+                valid.retain(|key| key.revoked_at.is_none());
+                let has_admin = is_admin || valid.iter().any(|key| key.role == Role::Admin);
                 let NewKey { secret, stored } =
                     NewKey::make(self.name, self.role, self.topics, store.now().await?).map_err(anyhow::Error::msg)?;
                 store.create_key(&stored).await?;
@@ -130,11 +139,13 @@ impl CreateArgs {
                 store.close().await?;
                 let mut shown = view(&stored);
                 shown["key"] = json!(secret.expose());
-                (shown.to_string(), is_first)
+                (shown.to_string(), valid.is_empty(), has_admin)
             }
         };
         if is_json {
-            return print(&text);
+            print(&text)?;
+            warn((!has_admin).then_some(NO_ADMIN));
+            return Ok(());
         }
         let made: Value = serde_json::from_str(&text)?;
         print(&field(&made["key"]))?;
@@ -145,6 +156,7 @@ impl CreateArgs {
                  command, `Authorization: Bearer` to curl."
             );
         }
+        warn((!has_admin).then_some(NO_ADMIN));
         Ok(())
     }
 }
@@ -180,10 +192,18 @@ impl ListArgs {
 
 impl RevokeArgs {
     async fn run(self, plugins: Plugins) -> Result<()> {
-        let id: KeyId = self.id.parse().with_context(|| format!("{:?} is not the id of a key", self.id))?;
-        match self.at.open(plugins).await? {
-            Keys::Service(client) => drop(client.delete(&["keys", &id.to_string()]).await?),
+        let Ok(id) = self.id.parse::<KeyId>() else {
+            bail!("{:?} is not the id of a key; `punctual key list` shows the ids beside the names", self.id);
+        };
+        let before = match self.at.open(plugins).await? {
+            Keys::Service(client) => {
+                // Asked before: it may be the caller's own.
+                let before = client.get(&["keys"], &[("limit", Some("1000".to_owned()))]).await?.json()?;
+                client.delete(&["keys", &id.to_string()]).await?;
+                before
+            }
             Keys::Database(store) => {
+                let items: Vec<_> = store.keys().await?.iter().map(view).collect();
                 let is_revoked = store.revoke_key(id).await?;
                 if is_revoked {
                     note(&*store, "key revoke", id).await?;
@@ -192,13 +212,35 @@ impl RevokeArgs {
                 if !is_revoked {
                     bail!("there is no API key {id}, or it was revoked before");
                 }
+                json!({"items": items, "nextCursor": null})
             }
-        }
+        };
         if !self.at.json {
             print(&format!("revoked {id}"))?;
         }
+        warn(left_without(&before, &id.to_string()));
         Ok(())
     }
+}
+
+fn warn(what: Option<&str>) {
+    if let Some(what) = what {
+        eprintln!("warning: {what}");
+    }
+}
+
+/// What is wrong with the keys that are left once `revoked` is not among them.
+fn left_without(before: &Value, revoked: &str) -> Option<&'static str> {
+    if !before["nextCursor"].is_null() {
+        // Not all are known.
+        return None;
+    }
+    let is_left = |key: &&Value| key["revokedAt"].is_null() && key["id"] != revoked;
+    let mut left = before["items"].as_array().into_iter().flatten().filter(is_left).peekable();
+    if left.peek().is_none() {
+        return Some(NO_KEY);
+    }
+    left.all(|key| key["role"] != Role::Admin.as_str()).then_some(NO_ADMIN)
 }
 
 async fn note(store: &dyn Store, action: &str, id: KeyId) -> Result<()> {
@@ -229,4 +271,21 @@ fn role(text: &str) -> Result<Role, String> {
 
 fn topic(text: &str) -> Result<TopicPattern, String> {
     text.parse().map_err(|error: punctual_domain::topic::TopicError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_revokes_the_last_admin_key_or_the_last_of_all_is_told() {
+        let key = |id: &str, role: &str, revoked: Option<&str>| json!({"id": id, "role": role, "revokedAt": revoked});
+        let of = |items: &[Value]| json!({"items": items, "nextCursor": null});
+        let (boss, old, mail) =
+            (key("boss", "admin", None), key("old", "admin", Some("2026-01-01")), key("mail", "submit", None));
+        assert_eq!(left_without(&of(&[boss.clone(), old.clone(), mail.clone()]), "mail"), None);
+        assert_eq!(left_without(&of(&[boss.clone(), old.clone(), mail]), "boss"), Some(NO_ADMIN));
+        assert_eq!(left_without(&of(&[boss.clone(), old]), "boss"), Some(NO_KEY));
+        assert_eq!(left_without(&json!({"items": [boss], "nextCursor": "more"}), "boss"), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::clock::Clock;
 use punctual_domain::time::ZoneDatabase;
@@ -88,6 +88,15 @@ impl SpanArgs {
             Some(text) => super::when::instant(text, self.tz.as_deref().unwrap_or("UTC"), zones, now)
                 .with_context(|| format!("--{name} cannot be used")),
         };
-        Ok((read("from", &self.from, defaults.0)?, read("to", &self.to, defaults.1)?))
+        let (from, to) = (read("from", &self.from, defaults.0)?, read("to", &self.to, defaults.1)?);
+        if from >= to {
+            let stands = |at: DateTime<Utc>| if at == now { "now".to_owned() } else { super::when::written(at) };
+            match (&self.from, &self.to) {
+                (None, _) => bail!("--to must be after {}, where the stretch begins without --from", stands(from)),
+                (_, None) => bail!("--from must be before {}, where the stretch ends without --to", stands(to)),
+                _ => bail!("--from must be before --to"),
+            }
+        }
+        Ok((from, to))
     }
 }

@@ -48,7 +48,7 @@ const EXAMPLES: &str = "\
 Examples:
   punctual serve                                         SQLite, API on 127.0.0.1:7878
   punctual serve --database postgres://me@localhost/app  PostgreSQL, for any number of nodes
-  punctual demo                                          the same with sample data, thrown away at the end
+  punctual demo                                          sample data, thrown away at the end
   punctual config check                                  all errors of the configuration
   punctual doctor                                        is everything in place?
   punctual next '0 9 * * 1-5' --tz America/Mexico_City   the next instants
@@ -58,8 +58,9 @@ Examples:
   punctual why nightly                                   why did it not?
   punctual events --topic 'report.*'                     what happens, as it happens
 
-Commands on tasks, schedules, calendars, topics, keys and nodes, events, pause, resume, prove, why and simulate ask the service at
-PUNCTUAL_URL (http://127.0.0.1:7878) with the API key in PUNCTUAL_TOKEN, if it needs one.
+Commands on tasks, schedules, calendars, topics, keys and nodes, events, pause, resume, prove, why
+and simulate ask the service at PUNCTUAL_URL (http://127.0.0.1:7878) with the API key in
+PUNCTUAL_TOKEN, if it needs one.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 
@@ -220,4 +221,28 @@ fn run_next(args: &next::NextArgs) -> Result<ExitCode> {
     let now = crate::SystemClock::new().now();
     next::run(args, &zones, now, std::io::stdin().lock(), std::io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How wide help is where nobody says how wide the terminal is.
+    const WIDTH: usize = 100;
+
+    /// A command in pieces would be pasted in pieces.
+    fn check_examples(command: &clap::Command) {
+        let help = command.clone().term_width(WIDTH).render_long_help().to_string();
+        for line in command.get_after_help().map(ToString::to_string).unwrap_or_default().lines() {
+            assert!(help.lines().any(|shown| shown == line), "`{}` breaks {line:?}", command.get_name());
+        }
+        command.get_subcommands().for_each(check_examples);
+    }
+
+    #[test]
+    fn no_line_of_an_example_is_broken() {
+        let mut command = Cli::command();
+        command.build();
+        check_examples(&command);
+    }
 }

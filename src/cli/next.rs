@@ -12,6 +12,14 @@ use serde_json::value::RawValue;
 
 /// Prints the next instants of a cron expression in a time zone.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "punctual next [OPTIONS] --tz <ZONE> <EXPR>\n       punctual next [OPTIONS] --stdin",
+    after_help = "\
+Examples:
+  punctual next '0 9 * * 1-5' --tz America/Mexico_City
+  punctual next @daily --tz UTC --count 3 --json
+  echo '{\"id\": 1, \"expr\": \"0 9 * * *\", \"tz\": \"UTC\"}' | punctual next --stdin"
+)]
 pub struct NextArgs {
     /// The cron expression, quoted: five fields, six with leading seconds, or @daily and its like
     #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]

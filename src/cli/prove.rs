@@ -31,8 +31,8 @@ Columns:
   MISSING   nobody decided them
   DOUBLE    made two tasks, or were decided twice
 
-Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; also if nothing could be proven, for
-which stderr has the reason.")]
+Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; also if nothing
+could be proven, for which stderr has the reason.")]
 pub(super) struct ProveArgs {
     /// One schedule by name or id, also a deleted one [default: all]
     schedule: Option<String>,
@@ -54,10 +54,11 @@ const INSTANTS: usize = 10;
 impl ProveArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let zones = when::zones()?;
-        let (from, to) = self.span.read(&zones, (TimeDelta::days(-1), TimeDelta::zero()))?;
-        let asked = self.ask(plugins, from, to).await;
         // Exit code 1 means that something did not fire, too: nobody should take a typing error for that.
-        let (report, text) = asked.map_err(|error| anyhow!("nothing was proven: {error:#}"))?;
+        let nothing_proven = |error| anyhow!("nothing was proven: {error:#}");
+        let span = self.span.read(&zones, (TimeDelta::days(-1), TimeDelta::zero()));
+        let (from, to) = span.map_err(nothing_proven)?;
+        let (report, text) = self.ask(plugins, from, to).await.map_err(nothing_proven)?;
         if self.look.json {
             print(&text)?;
         } else {

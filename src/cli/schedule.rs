@@ -20,9 +20,9 @@ Examples:
   punctual schedule add nightly --cron '30 2 * * *' --tz America/New_York --topic report.nightly
   punctual schedule add heartbeat --every 30s --tz UTC --topic monitor.ping
   punctual schedule next nightly --count 3
-  punctual schedule pause nightly --note 'migration' --until '2026-12-01 06:00' --tz America/New_York
+  punctual schedule pause nightly --note 'migration' --until '2026-12-01 06:00' --tz Asia/Tokyo
   punctual schedule executions nightly --status failed
-  punctual schedule backfill nightly --from -3d --to now --dry-run")]
+  punctual schedule backfill nightly --dry-run --from -3d --to now")]
 pub(super) struct ScheduleArgs {
     #[command(subcommand)]
     command: ScheduleCommand,
@@ -62,8 +62,8 @@ Examples:
   punctual schedule add quarterly --cron '0 9 1 */3 *' --tz Europe/Paris --topic billing.run \\
       --payload '{\"kind\": \"full\"}' --misfire fire_all --exclude-calendar holidays
 
-What is left out: --overlap skip, --misfire fire_once within 24h, and what the topic's definition says, else
---max-retries 3, --timeout 1h, and a back-off that grows from 5s to 1h.")]
+What is left out: --overlap skip, --misfire fire_once within 24h, and what the topic's definition
+says, else --max-retries 3, --timeout 1h, and a back-off that grows from 5s to 1h.")]
 struct AddArgs {
     /// A name that no other schedule has
     name: String,
@@ -149,7 +149,7 @@ struct PauseArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  punctual schedule backfill nightly --from 2026-11-01 --to 2026-11-08 --tz America/New_York --dry-run
+  punctual schedule backfill nightly --dry-run --from 2026-11-01 --to 2026-11-08 --tz Asia/Tokyo
   punctual schedule backfill nightly --from -3d --to now --max-fires 10")]
 struct BackfillArgs {
     /// The schedule, by name or id

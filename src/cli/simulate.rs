@@ -21,7 +21,8 @@ Examples:
   punctual simulate --to +30d --json
   punctual simulate --database sqlite://punctual.db     without a service, or beside it
 
-PEAK is the largest number of fires in one minute: where many schedules meet, move some, or give them jitterSeconds.")]
+PEAK is the largest number of fires in one minute: where many schedules meet, move some, or give
+them jitterSeconds.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     span: SpanArgs,

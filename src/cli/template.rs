@@ -15,7 +15,8 @@ use crate::templates::Templates;
 Examples:
   punctual template list
   punctual template preview signup-reminder-early
-  punctual template preview signup-reminder-early --values '{\"resumeUrl\": \"https://example.com\"}'
+  punctual template preview signup-reminder-early \\
+      --values '{\"resumeUrl\": \"https://example.com\"}'
   punctual template preview signup-reminder-early --html > preview.html")]
 pub(super) struct TemplateArgs {
     #[command(subcommand)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::client::Answer;
+use super::client::{Answer, Client, Refused};
 use super::output::{Facts, Table, field, print};
 use super::task::{BackoffArgs, CommonArgs, read_text};
 use super::when;
@@ -16,7 +16,7 @@ use super::when;
 #[command(after_help = "\
 Examples:
   punctual topic put resize --route pull --concurrency 10
-  punctual topic put 'mail.*' --webhook https://example.com/hook --secret @hook.secret --attempts 5
+  punctual topic put 'mail.*' --webhook https://example.com/hook --secret @hook.secret
   punctual topic pause 'mail.*'")]
 pub(super) struct TopicArgs {
     #[command(subcommand)]
@@ -54,7 +54,8 @@ struct OneArgs {
 struct PutArgs {
     /// The topic, or a prefix such as 'mail.*'
     name: String,
-    /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME
+    /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME; event (only announced) if nothing
+    /// is said, also where it was another
     #[arg(long, value_name = "TYPE", value_parser = ["handler", "pull", "event"], conflicts_with_all = ["webhook", "queue"])]
     route: Option<String>,
     /// Serve it by a webhook to this address
@@ -100,10 +101,7 @@ impl TopicArgs {
             TopicCommand::Show(OneArgs { name, common }) => {
                 show(&common.client.connect()?.get(&["topics", &name], &[]).await?, common.json)?;
             }
-            TopicCommand::Put(args) => {
-                let body = args.body()?;
-                show(&args.common.client.connect()?.put(&["topics", &args.name], body).await?, args.common.json)?;
-            }
+            TopicCommand::Put(args) => args.run().await?,
             TopicCommand::Delete(OneArgs { name, common }) => {
                 common.client.connect()?.delete(&["topics", &name]).await?;
                 if !common.json {
@@ -125,6 +123,23 @@ impl OneArgs {
 }
 
 impl PutArgs {
+    async fn run(self) -> Result<()> {
+        let body = self.body()?;
+        let client = self.common.client.connect()?;
+        let before = match body.get("route") {
+            Some(_) => None,
+            None => Some(route_of(&client, &self.name).await?),
+        };
+        let answer = client.put(&["topics", &self.name], body).await?;
+        show(&answer, self.common.json)?;
+        if let Some(before) = before
+            && let Some(remark) = remark(before.as_deref(), &field(&answer.json()?["route"]["type"]))
+        {
+            eprintln!("warning: {remark}");
+        }
+        Ok(())
+    }
+
     fn body(&self) -> Result<Value> {
         let mut body = Map::new();
         let mut add = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
@@ -151,6 +166,40 @@ impl PutArgs {
             return Ok(Some(json!({"type": "bullmq", "queue": queue, "prefix": self.prefix})));
         }
         Ok(self.route.as_ref().map(|kind| json!({"type": kind})))
+    }
+}
+
+/// The route a topic has; `None` if it has no definition.
+async fn route_of(client: &Client, name: &str) -> Result<Option<String>> {
+    match client.get(&["topics", name], &[]).await {
+        Ok(answer) => Ok(Some(field(&answer.json()?["route"]["type"]))),
+        // Whoever may not write it either is told so by the write.
+        Err(error) if error.is::<Refused>() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What somebody should know who wrote a definition and did not say its route.
+fn remark(before: Option<&str>, now: &str) -> Option<String> {
+    match (before, now) {
+        (Some(before), now) if before == now => None,
+        (Some(before), "event") => {
+            let flag = match before {
+                "webhook" => "--webhook URL --secret S".to_owned(),
+                "bullmq" => "--queue NAME".to_owned(),
+                other => format!("--route {other}"),
+            };
+            Some(format!(
+                "its route was {before} and is now event: nobody runs its tasks, they are only announced when they are due, \
+                 and completed; `{flag}` keeps it"
+            ))
+        }
+        (None, "event") => Some(
+            "nobody runs its tasks, they are only announced when they are due, and completed; to have them run, say --route \
+             pull, --webhook URL or --queue NAME (--route event says that this is meant)"
+                .to_owned(),
+        ),
+        _ => None,
     }
 }
 
@@ -194,4 +243,25 @@ fn show(answer: &Answer, json: bool) -> Result<()> {
         facts.add("warning", field(warning));
     }
     print(&facts.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_is_lost_is_told_with_the_way_to_keep_it() {
+        for (before, now, part) in [
+            (Some("pull"), "event", "was pull and is now event"),
+            (Some("pull"), "event", "`--route pull` keeps it"),
+            (Some("webhook"), "event", "`--webhook URL --secret S` keeps it"),
+            (Some("bullmq"), "event", "`--queue NAME` keeps it"),
+            (None, "event", "only announced"),
+        ] {
+            assert!(remark(before, now).unwrap().contains(part), "{before:?}");
+        }
+        for same in ["event", "handler"] {
+            assert_eq!(remark(Some(same), same), None);
+        }
+    }
 }

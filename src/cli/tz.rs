@@ -38,7 +38,8 @@ Examples:
   punctual tz diff --database postgres://me@localhost/app
   punctual tz diff --from /usr/share/zoneinfo --to bundled
 
-A folder must say its version, in tzdata.zi or +VERSION; `bundled` is the data inside this program.")]
+A folder must say its version, in tzdata.zi or +VERSION; `bundled` is the data inside this
+program.")]
 pub(super) struct DiffArgs {
     /// The data as it is: a folder of compiled zones, or `bundled`
     #[arg(long, value_name = "DIR")]

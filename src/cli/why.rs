@@ -14,7 +14,7 @@ use crate::plugins::Plugins;
 #[command(after_help = "\
 Examples:
   punctual why 0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b     a task or an execution, by its id
-  punctual why nightly-billing                          a schedule, by name or id; also a deleted one
+  punctual why nightly-billing                          a schedule, by name or id, also deleted
   punctual why nightly-billing --database postgres://me@localhost/app")]
 pub(super) struct WhyArgs {
     /// The id of a task or an execution, or the name or id of a schedule

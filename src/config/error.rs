@@ -31,17 +31,44 @@ impl ConfigError {
         Self { origin: path.display().to_string(), value: None, expected: problem }
     }
 
-    pub(super) fn key(path: &Path, name: &str, value: Option<String>, expected: String) -> Self {
-        let value = value.unwrap_or_else(|| "this value".into());
+    pub(super) fn key(path: &Path, name: &str, value: String, expected: String) -> Self {
         Self { origin: format!("{name} in {}", path.display()), value: Some(value), expected }
     }
 
     pub(super) fn unknown(path: &Path, name: &str) -> Self {
         let last = name.rsplit('.').next().unwrap_or(name);
         let alike = KEYS.iter().map(|key| key.name).find(|known| known.rsplit('.').next() == Some(last));
-        let hint = alike.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        let hint = match alike {
+            Some(known) => did_you_mean(known),
+            None => suggestion(name, KEYS.iter().map(|key| key.name)),
+        };
         Self { origin: format!("{name} in {}", path.display()), value: None, expected: format!("is not a key{hint}") }
     }
+}
+
+/// A hint at the one of `known` that is spelled almost like `name`, if one is.
+pub(super) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let closest = known.map(|known| (distance(name, known), known)).min_by_key(|(distance, _)| *distance);
+    let close = closest.filter(|(distance, known)| *distance <= 3 && distance * 3 <= known.len());
+    close.map(|(_, known)| did_you_mean(known)).unwrap_or_default()
+}
+
+fn did_you_mean(known: &str) -> String {
+    format!("; did you mean {known}?")
+}
+
+/// How many bytes have to be added, removed or changed to make one text of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
 }
 
 impl fmt::Display for ConfigError {

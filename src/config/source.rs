@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::error;
 use super::key::{Hide, KEYS, Key, OTHER_VARIABLES};
 use super::{ConfigError, ConfigErrors};
 use crate::plugins::Plugins;
@@ -121,7 +122,7 @@ fn collect_file(named: Option<&Path>, texts: &mut Texts, errors: &mut ConfigErro
 fn collect_topics(topics: &toml::Value, path: &Path, errors: &mut ConfigErrors) -> Vec<Declared> {
     let mut declared = Vec::new();
     let Some(topics) = topics.as_table() else {
-        errors.add(ConfigError::key(path, "topics", None, "tables such as [topics.\"mail.*\"]".into()));
+        errors.add(ConfigError::key(path, "topics", kind(topics), "tables such as [topics.\"mail.*\"]".into()));
         return declared;
     };
     for (name, topic) in topics {
@@ -130,7 +131,7 @@ fn collect_topics(topics: &toml::Value, path: &Path, errors: &mut ConfigErrors) 
                 let json = in_camel_case(json).to_string();
                 declared.push(Declared { name: name.clone(), json, path: path.to_owned() });
             }
-            _ => errors.add(ConfigError::key(path, &format!("topics.{name:?}"), None, "a table".into())),
+            _ => errors.add(ConfigError::key(path, &format!("topics.{name:?}"), kind(topic), "a table".into())),
         }
     }
     declared
@@ -158,7 +159,7 @@ fn collect_table(section: &str, table: &toml::Table, path: &Path, texts: &mut Te
         match (Key::named(&name), value) {
             (None, toml::Value::Table(inner)) if is_section => collect_table(&name, inner, path, texts, errors),
             (None, _) if is_section => {
-                errors.add(ConfigError::key(path, &name, None, "a section with keys".into()));
+                errors.add(ConfigError::key(path, &name, kind(value), "a section with keys".into()));
             }
             (None, _) => errors.add(ConfigError::unknown(path, &name)),
             (Some(key), value) => match text_of(value) {
@@ -166,12 +167,25 @@ fn collect_table(section: &str, table: &toml::Table, path: &Path, texts: &mut Te
                     texts.insert(key.name, Text { text, source: Source::File(path.to_owned()) });
                 }
                 None => {
-                    let shown = (key.hide == Hide::Nothing).then(|| value.to_string());
+                    let shown = if key.hide == Hide::Nothing { value.to_string() } else { kind(value) };
                     errors.add(ConfigError::key(path, &name, shown, "a text, a number or a list of texts".into()));
                 }
             },
         }
     }
+}
+
+/// What kind of value it is, where the value itself would say too much.
+fn kind(value: &toml::Value) -> String {
+    let kind = match value {
+        toml::Value::String(_) => "a text",
+        toml::Value::Integer(_) | toml::Value::Float(_) => "a number",
+        toml::Value::Boolean(_) => "true or false",
+        toml::Value::Datetime(_) => "a time",
+        toml::Value::Array(_) => "a list",
+        toml::Value::Table(_) => "a table",
+    };
+    kind.to_owned()
 }
 
 /// The value as it would stand in a variable.
@@ -203,7 +217,8 @@ fn collect_environment(environment: &[(String, String)], texts: &mut Texts, warn
     }
     for (name, _) in environment {
         if name.starts_with("PUNCTUAL_") && !known.contains(name) {
-            warnings.push(format!("the variable {name} is set, and no key has that name; it changes nothing"));
+            let hint = error::suggestion(name, known.iter().map(String::as_str));
+            warnings.push(format!("the variable {name} is set, and no key has that name; it changes nothing{hint}"));
         }
     }
     warnings.sort();

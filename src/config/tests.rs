@@ -78,6 +78,20 @@ fn a_named_file_must_be_there_and_be_toml() {
 }
 
 #[test]
+fn what_is_almost_a_key_and_what_is_no_table_is_named() {
+    let (_folder, sources) = with_file("lisen = \"x\"\nunheard_of = 1\n[redis]\nuri = \"x\"\n[topics]\nx = 1\n");
+    let errors = errors(&sources);
+    for part in ["did you mean listen?", "did you mean redis.url?", "topics.\"x\" in ", "is a number, expected a table"]
+    {
+        assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:?}");
+    }
+    assert!(
+        errors.iter().any(|error| error.starts_with("unheard_of") && error.ends_with("is not a key")),
+        "{errors:?}"
+    );
+}
+
+#[test]
 fn heartbeats_are_shorter_than_leases() {
     let sources = environment(&[("PUNCTUAL_HEARTBEAT_SECONDS", "30"), ("PUNCTUAL_LEADER_LEASE_SECONDS", "2")]);
     let errors = errors(&sources);
@@ -92,6 +106,7 @@ fn unknown_variables_of_ours_are_a_warning_and_empty_ones_are_not_set() {
     let loaded = Config::load(&sources).unwrap();
     assert_eq!(loaded.warnings.len(), 1);
     assert!(loaded.warnings[0].contains("PUNCTUAL_LISTN"));
+    assert!(loaded.warnings[0].ends_with("; did you mean PUNCTUAL_LISTEN?"), "{:?}", loaded.warnings);
     assert!(loaded.config.redis_url.is_none());
 }
 

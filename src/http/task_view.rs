@@ -1,5 +1,6 @@
 //! A task as the API shows it: every field, `null` where there is nothing.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
@@ -39,7 +40,7 @@ pub(crate) struct TaskView<'a> {
     created_at: Instant,
     started_at: Option<Instant>,
     completed_at: Option<Instant>,
-    warnings: Vec<&'a str>,
+    warnings: Cow<'a, [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deduplicated: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +90,7 @@ impl<'a> TaskView<'a> {
             created_at: Instant(task.created_at),
             started_at: task.started_at.map(Instant),
             completed_at: task.completed_at.map(Instant),
-            warnings: Vec::new(),
+            warnings: Cow::Borrowed(&[]),
             deduplicated: None,
             epoch: None,
             lease_expires_at: None,
@@ -103,8 +104,8 @@ impl<'a> TaskView<'a> {
     }
 
     /// With what the caller should know.
-    pub(crate) fn with_warnings(mut self, warnings: &'a [String]) -> Self {
-        self.warnings = warnings.iter().map(String::as_str).collect();
+    pub(crate) fn with_warnings(mut self, warnings: impl Into<Cow<'a, [String]>>) -> Self {
+        self.warnings = warnings.into();
         self
     }
 

@@ -76,7 +76,8 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Result<Respon
     let (filter, page) = (parameters.task_filter(), parameters.page());
     parameters.finish()?;
     let page = ListPage::read(&api.page_memory, page, |page| api.store.tasks(&filter, page)).await?;
-    let text = page.show(TaskView::new)?;
+    let definitions = api.topics.definitions().await?;
+    let text = page.show(|task| TaskView::new(task).with_warnings(api.topics.warnings_of(&definitions, task)))?;
     Ok(page.respond(&uri, text))
 }
 

@@ -81,7 +81,9 @@ pub(crate) fn check_address(address: IpAddr, allowed: &[Network]) -> Result<(), 
     if is_open(meant) || allowed.iter().any(|network| network.contains(address) || network.contains(meant)) {
         return Ok(());
     }
-    Err(format!("leads to {address}, which is not on the open internet; allow its network in webhook.allow"))
+    Err(format!(
+        "leads to {address}, which is not on the open internet; allow its network in webhook.allow (PUNCTUAL_WEBHOOK_ALLOW)"
+    ))
 }
 
 /// The IPv4 address that an IPv6 address stands for, if it does.

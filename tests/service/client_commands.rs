@@ -59,8 +59,11 @@ async fn a_task_is_added_shown_listed_and_moved() {
     assert!(!page.contains("warning"), "{page}");
     let page = desk.ok(&["task", "add", "ehco"]);
     assert!(page.contains("warning") && page.contains("nobody serves the topic ehco"), "{page}");
-    let ended = desk.json(&["task", "list", "--topic", "ehco"])["items"][0]["id"].as_str().unwrap().to_owned();
+    let listed = desk.json(&["task", "list", "--topic", "ehco"])["items"][0].clone();
+    assert!(listed["warnings"][0].as_str().unwrap().contains("nobody serves the topic ehco"), "{listed}");
+    let ended = listed["id"].as_str().unwrap().to_owned();
     desk.server.ended_task(&ended).await;
+    assert!(desk.ok(&["why", &ended]).contains("nobody serves the topic ehco"));
     assert!(desk.ok(&["task", "show", &ended]).contains("nobody serves the topic ehco"));
 
     let at = ["--at", "2036-12-01 09:00", "--tz", "America/New_York"];
@@ -95,6 +98,14 @@ async fn topics_are_written_listed_and_paused() {
     let numbers = (&put["timeoutSeconds"], &put["ratePerSecond"], &put["retentionDays"]);
     assert_eq!(numbers, (&30.into(), &2.5.into(), &7.into()));
     desk.ok(&["topic", "put", "resize", "--route", "pull", "--concurrency", "10"]);
+    let (code, _, error) = desk.run(&["topic", "put", "resize", "--concurrency", "20"]);
+    assert!(
+        code == Some(0) && error.contains("was pull and is now event") && error.contains("`--route pull`"),
+        "{error}"
+    );
+    let (code, _, error) = desk.run(&["topic", "put", "announced"]);
+    assert!(code == Some(0) && error.contains("only announced"), "{error}");
+    desk.ok(&["topic", "put", "announced", "--concurrency", "20"]);
     assert!(desk.ok(&["topic", "pause", "resize"]).contains("paused"));
     let list = desk.ok(&["topic", "list"]);
     assert!(list.contains("mail.*") && list.contains("webhook") && list.contains("paused"), "{list}");
@@ -107,7 +118,10 @@ async fn topics_are_written_listed_and_paused() {
         (&["schedule", "add", " ", "--every", "1h", "--tz", "UTC", "--topic", "echo"], "must not be blank"),
         (&["simulate", "--tz", "EST"], "America/New_York"),
         (&["topic", "show", "mail.*"], "there is no definition of the topic"),
-        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "route.url"),
+        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "PUNCTUAL_WEBHOOK_ALLOW"),
+        (&["topic", "put", "a", "--webhook", "http://127.0.0.1/", "--secret", "swordfish"], "--webhook: leads to"),
+        (&["schedule", "add", "x", "--tz", "UTC", "--topic", "echo"], "--cron: is required, or --every"),
+        (&["simulate", "--to", "-1d"], "--to must be after now"),
         (&["topic", "put", "a", "--webhook", "https://example.com/", "--secret", "@none"], "none cannot be read"),
     ] {
         let error = desk.refused(arguments);
@@ -147,9 +161,17 @@ async fn nodes_and_keys_of_a_service_are_listed() {
         run(command.args(arguments).args(["--database", &desk.database.url]))
     };
     let (code, out, error) = direct(&["key", "list", "--json"]);
-    assert!(code == Some(0) && out.contains("boss"), "{out}{error}");
+    assert_eq!(code, Some(0), "{error}");
+    let listed: Value = serde_json::from_str(&out).unwrap();
     assert!(direct(&["key", "revoke", id]).2.contains("revoked before"));
-    assert_eq!(direct(&["key", "create", "--name", "second", "--role", "read"]).0, Some(0));
+    let (code, _, error) = direct(&["key", "create", "--name", "second", "--role", "read"]);
+    assert!(code == Some(0) && !error.contains("warning"), "{error}");
+    assert!(direct(&["key", "revoke", "boss"]).2.contains("`punctual key list` shows the ids"));
+    let boss = listed["items"].as_array().unwrap().iter().find(|key| key["name"] == "boss").unwrap();
+    let (code, _, error) = direct(&["key", "revoke", boss["id"].as_str().unwrap()]);
+    assert!(code == Some(0) && error.contains("--role admin --database URL"), "{error}");
+    let (code, _, error) = direct(&["key", "create", "--name", "third", "--role", "operate"]);
+    assert!(code == Some(0) && error.contains("no key has the role admin"), "{error}");
 }
 
 #[tokio::test]
@@ -160,8 +182,11 @@ async fn a_node_is_paused_and_resumed() {
     let id = desk.json(&["task", "add", "echo"])["id"].as_str().unwrap().to_owned();
     assert!(desk.ok(&["why", &id]).contains("punctual resume"));
     assert_eq!(desk.ok(&["resume"]).trim(), "the node works");
+    assert!(!desk.ok(&["nodes"]).contains("paused"), "at once");
     desk.server.ended_task(&id).await;
     assert_eq!(desk.json(&["pause"]), serde_json::json!({"paused": true}));
+    let waits = desk.json(&["task", "add", "echo"])["id"].as_str().unwrap().to_owned();
+    assert!(desk.ok(&["why", &waits]).contains("punctual resume"), "at once");
     assert!(desk.ok(&["pause"]).contains("the node is paused"), "also twice");
     assert!(desk.ok(&["nodes"]).contains("paused"));
     assert_eq!(desk.json(&["resume"]), serde_json::json!({"paused": false}));
@@ -214,6 +239,11 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
         let error = desk.refused(arguments);
         assert!(error.contains(part), "{part:?}: {error}");
     }
+    let every = ["schedule", "add", "x", "--every", "500ms", "--tz", "UTC", "--topic", "echo"];
+    assert!(desk.run(&every).2.contains("must be at least 1s"));
+    let url = desk.server.url.replace("http://", "https://");
+    let (code, _, error) = desk.run(&["task", "list", "--url", &url]);
+    assert!(code == Some(1) && error.contains("does not speak TLS"), "{error}");
     for arguments in [&["task", "add"][..], &["task", "add", "echo", "--in", "soon"], &["task", "nonsense"]] {
         let (code, out, error) = desk.run(arguments);
         assert!(code == Some(2) && out.is_empty() && !error.is_empty(), "{arguments:?}: {error}");

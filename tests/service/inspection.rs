@@ -95,7 +95,7 @@ async fn what_fired_is_proven_with_a_service_and_without_one(database: Database)
     let (code, page) = ask(&database, &server, &["prove", "nonsense"]);
     assert!(code == 1 && page.contains("nothing was proven: there is no schedule \"nonsense\""), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "--from", "now", "--to", "-1h"]);
-    assert!(code == 1 && page.contains("from: must be before to"), "{page}");
+    assert!(code == 1 && page.contains("nothing was proven: --from must be before --to"), "{page}");
     server.stop();
 }
 

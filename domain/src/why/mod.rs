@@ -44,7 +44,7 @@ pub enum Cause {
     NodePaused,
     /// No node is running at all.
     NoNode,
-    /// No node has a handler for its topic.
+    /// No node has a handler for its topic, or nobody serves that at all.
     NoServer,
     /// It waits for a worker to claim it.
     WaitsForClaim,

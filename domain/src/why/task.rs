@@ -31,10 +31,28 @@ pub struct TaskFacts<'a> {
 /// Why a task is where it is, the reason that counts most first.
 pub fn why_task(facts: &TaskFacts<'_>) -> Vec<Reason> {
     match facts.task.status {
-        TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => vec![ended(facts.task)],
+        TaskStatus::Completed => [vec![ended(facts.task)], unserved(facts)].concat(),
+        TaskStatus::Failed | TaskStatus::Cancelled => vec![ended(facts.task)],
         TaskStatus::Running => vec![running(facts)],
-        TaskStatus::Pending => pending(facts),
+        TaskStatus::Pending => [pending(facts), unserved(facts)].concat(),
     }
+}
+
+/// Whether nobody does anything for it, now or when it completed: its topic may be mistyped.
+fn unserved(facts: &TaskFacts<'_>) -> Vec<Reason> {
+    let TaskFacts { task, definition, nodes, .. } = facts;
+    let topic = &task.topic;
+    if definition.is_some() || nodes.iter().any(|node| node.has_handler(topic)) {
+        return Vec::new();
+    }
+    let announced = match task.status {
+        TaskStatus::Completed => "it was only announced when it was due, if nobody served it then either",
+        _ => "it will only be announced when it is due, and completed",
+    };
+    let message = format!(
+        "nobody serves the topic {topic}: it has no definition and no handler, so {announced}; is the topic spelled right?"
+    );
+    vec![Reason::new(Cause::NoServer, message)]
 }
 
 fn ended(task: &Task) -> Reason {
@@ -275,8 +293,10 @@ mod tests {
         let later = |task: &mut Task| task.run_at = now() + TimeDelta::hours(1);
         let serial = Standing { serial: Some(TaskId::generate()), ..none() };
         for (what, task, standing, definition, nodes, expected) in [
-            ("nothing", due_task(), none(), None, vec![plain.clone()], vec![Cause::Due]),
-            ("not due", with(later), none(), None, vec![plain.clone()], vec![Cause::NotDue]),
+            ("nothing", due_task(), none(), definition(Route::Event, |_| {}), vec![plain.clone()], vec![Cause::Due]),
+            ("nobody", due_task(), none(), None, vec![plain.clone()], vec![Cause::Due, Cause::NoServer]),
+            ("only a handler", due_task(), none(), None, vec![handler.clone()], vec![Cause::Due]),
+            ("not due", with(later), none(), None, vec![plain.clone()], vec![Cause::NotDue, Cause::NoServer]),
             (
                 "retry",
                 with(|task| {
@@ -287,9 +307,9 @@ mod tests {
                 none(),
                 None,
                 vec![plain.clone()],
-                vec![Cause::RetryWait],
+                vec![Cause::RetryWait, Cause::NoServer],
             ),
-            ("no node", due_task(), none(), None, vec![], vec![Cause::NoNode]),
+            ("no node", due_task(), none(), definition(Route::Event, |_| {}), vec![], vec![Cause::NoNode]),
             (
                 "no server",
                 due_task(),
@@ -330,8 +350,8 @@ mod tests {
                 vec![plain.clone()],
                 vec![Cause::WaitsForClaim],
             ),
-            ("serial", due_task(), serial.clone(), None, vec![plain.clone()], vec![Cause::SerialKey]),
-            ("serial, later", with(later), serial, None, vec![plain.clone()], vec![Cause::NotDue, Cause::SerialKey]),
+            ("serial", due_task(), serial.clone(), None, vec![handler.clone()], vec![Cause::SerialKey]),
+            ("serial, later", with(later), serial, None, vec![handler.clone()], vec![Cause::NotDue, Cause::SerialKey]),
             (
                 "limits",
                 with(|task| task.lost = 1),

@@ -15,7 +15,7 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "EXPR", conflicts_with = "every")]
     cron: Option<String>,
     /// When it fires, as an interval: 30s, 15m, 1h; at least 1s
-    #[arg(long, value_name = "D", value_parser = when::duration)]
+    #[arg(long, value_name = "D", value_parser = interval)]
     every: Option<Duration>,
     /// The time zone it is read in, such as America/New_York
     #[arg(long, value_name = "ZONE")]
@@ -129,4 +129,9 @@ impl FieldArgs {
         }
         Ok(body)
     }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = when::duration(text)?;
+    if interval < Duration::from_secs(1) { Err("must be at least 1s".into()) } else { Ok(interval) }
 }
