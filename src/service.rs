@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::connect_info::IntoMakeServiceWithConnectInfo;
 use chrono::TimeDelta;
@@ -46,8 +46,8 @@ use crate::topics::TopicDirectory;
 /// How many commands to the engine may wait.
 const COMMANDS: usize = 16;
 
-/// How long requests under way may take at the end, however little is left of the drain.
-const LAST_REQUESTS: Duration = Duration::from_millis(500);
+/// How much of the drain is left for requests under way, whatever still runs; at most half of it.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// How one process runs, beside its configuration.
 #[derive(Clone, Default)]
@@ -399,18 +399,32 @@ impl Service {
         };
 
         self.state.drain();
-        self.feed.close();
+        // Whoever gave a command, or gives one now, is told that nobody carries it out.
+        drop(self.commands);
         let deadline = self.config.drain;
-        let began_at = Instant::now();
         info!(deadline_seconds = deadline.as_secs(), "service stopping");
-        // Probes see it drain, and workers settle what they hold, until nothing runs here any more.
-        self.engine.drain(deadline).await;
-        stopping.cancel();
-        let left = deadline.saturating_sub(began_at.elapsed()).max(LAST_REQUESTS);
-        if !serving.is_finished() && tokio::time::timeout(left, &mut serving).await.is_err() {
-            warn!("drain deadline passed, connections cut");
-            serving.abort();
-        }
+        // Until nothing runs here any more, probes see it drain, listeners hear how it ends, and workers settle what they hold.
+        let close = || {
+            self.feed.close();
+            stopping.cancel();
+        };
+        let work = async {
+            self.engine.drain(deadline).await;
+            close();
+        };
+        let in_time = async {
+            tokio::select! {
+                () = tokio::time::sleep(deadline - (deadline / 2).min(LAST_REQUESTS)) => close(),
+                () = stopping.cancelled() => {}
+            }
+        };
+        let requests = async {
+            if !serving.is_finished() && tokio::time::timeout(deadline, &mut serving).await.is_err() {
+                warn!("drain deadline passed, connections cut");
+                serving.abort();
+            }
+        };
+        tokio::join!(requests, work, in_time);
         if let Some(keeper) = self.keeper {
             keeper.stop().await;
         }

@@ -198,7 +198,8 @@ impl RevokeArgs {
         let before = match self.at.open(plugins).await? {
             Keys::Service(client) => {
                 // Asked before: it may be the caller's own.
-                let before = client.get(&["keys"], &[("limit", Some("1000".to_owned()))]).await?.json()?;
+                let before = client.get(&["keys"], &[("limit", Some("1000".to_owned()))]).await;
+                let before = before.ok().and_then(|answer| answer.json().ok());
                 client.delete(&["keys", &id.to_string()]).await?;
                 before
             }
@@ -212,13 +213,13 @@ impl RevokeArgs {
                 if !is_revoked {
                     bail!("there is no API key {id}, or it was revoked before");
                 }
-                json!({"items": items, "nextCursor": null})
+                Some(json!({"items": items, "nextCursor": null}))
             }
         };
         if !self.at.json {
             print(&format!("revoked {id}"))?;
         }
-        warn(left_without(&before, &id.to_string()));
+        warn(before.and_then(|before| left_without(&before, &id.to_string())));
         Ok(())
     }
 }

@@ -27,6 +27,8 @@ use crate::routes::pull::{Ask, Delivery, Visit};
 
 pub(crate) const PATH: &str = "/api/v1/claims";
 
+/// How long a claim takes that comes while the node drains, at the most.
+const WHILE_DRAINING: Duration = Duration::from_secs(1);
 /// How many topics one claim may name.
 pub(crate) const MOST_TOPICS: usize = 100;
 /// How long a claim waits for the memory that its answer may take.
@@ -57,6 +59,11 @@ pub(crate) async fn claim(
         return Ok(first);
     }
     drop(body);
+    if api.state.is_draining() {
+        // There is nothing here any more; who asks again at once is slowed down.
+        tokio::time::sleep(wait.min(WHILE_DRAINING)).await;
+        return call.respond_and_keep(&*api.store, nothing()).await;
+    }
     let Some(visit) = api.desk.enter(ask) else {
         return Err(Problem::unavailable("too many workers wait at once; try again"));
     };
@@ -76,8 +83,11 @@ pub(crate) async fn claim(
     }
     drop(visit);
     // Another call of the same key may have got something meanwhile.
-    let nothing = Answer { status: StatusCode::OK.as_u16(), body: r#"{"tasks":[]}"#.to_owned() };
-    call.respond_and_keep(&*api.store, nothing).await
+    call.respond_and_keep(&*api.store, nothing()).await
+}
+
+fn nothing() -> Answer {
+    Answer { status: StatusCode::OK.as_u16(), body: r#"{"tasks":[]}"#.to_owned() }
 }
 
 /// What a claim asks for.

@@ -29,7 +29,8 @@ pub(super) async fn resume(connection: &mut SqliteConnection, now: &Now) -> Resu
         && let Some(at) = DateTime::from_timestamp_micros(latest)
         && let Start::Without { ahead } = begin_at(now, at)
     {
-        for statement in [include_str!("sql/note_clock_ahead.sql"), include_str!("sql/shift_leases.sql")] {
+        // In this order: noted first, a crash in between would leave the leases as they are.
+        for statement in [include_str!("sql/shift_leases.sql"), include_str!("sql/note_clock_ahead.sql")] {
             sqlx::query(statement)
                 .bind(micros(now.now()))
                 .bind(latest)

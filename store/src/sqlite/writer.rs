@@ -53,6 +53,9 @@ impl Writer {
 
     /// Whether the file is there, and the last write was committed.
     pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.jobs.is_closed() {
+            return Err(stopped());
+        }
         if let Some(identity) = &self.identity {
             identity.check()?;
         }
@@ -68,11 +71,14 @@ impl Writer {
             + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let stopped = || StoreError::Unavailable("the writer has stopped".into());
         let call = Call { work: Some(work), failing, outcome: None, caller };
         self.jobs.send(Box::new(call)).await.map_err(|_| stopped())?;
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable("the writer has stopped".into())
 }
 
 /// Whom a job that fails takes along.

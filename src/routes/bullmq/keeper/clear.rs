@@ -13,7 +13,7 @@ use super::super::redis::{Found, Removed};
 use super::super::remove_jobs_of;
 use super::record::Heard;
 use super::{AFTER_ERROR, PAGE, Parts, Work};
-use crate::redis::NotNow;
+use crate::redis::{NotNow, PATIENCE as ANSWER};
 
 impl Work {
     /// Looks after what was asked for, and each round after what was cancelled and nobody told of, for good.
@@ -99,6 +99,8 @@ impl Work {
             match self.remove(stray).await {
                 Ok(Removed::IsRunning) => continue,
                 Ok(Removed::Now) => debug!(%task_id, %queue, job_id, "job of an ended task removed"),
+                // Whoever may have sent it could still be answered: the next round looks again.
+                Ok(Removed::Over) if self.may_be_under_way(stray) => continue,
                 Ok(Removed::Over) => {}
                 // Others are in queues that are well.
                 Err(error) if error.is_refusal() => continue,
@@ -107,6 +109,11 @@ impl Work {
             over.push(*task_id);
         }
         Ok(self.0.store.forget_hand_overs(&over).await?)
+    }
+
+    /// Whether a job that nobody noted may be made yet. Redis makes none that was sent longer ago.
+    fn may_be_under_way(&self, stray: &HandOver) -> bool {
+        !stray.is_certain() && (self.0.time.now() - stray.handed_over_at).to_std().is_ok_and(|ago| ago < 2 * ANSWER)
     }
 
     /// Removes the job of a task that has ended, if it waits.
