@@ -28,8 +28,10 @@ WITH clock AS (
     SELECT p.line, w.topic, p.priority, p.run_at, p.id
     FROM clock, wanted AS w CROSS JOIN LATERAL (
         WITH RECURSIVE levels AS (
-            (SELECT priority FROM punctual_tasks
-             WHERE status = 'pending' AND topic = w.topic ORDER BY priority DESC LIMIT 1)
+            -- The common priority is taken for granted, as in claim_topic.
+            SELECT coalesce((SELECT priority FROM punctual_tasks
+                             WHERE status = 'pending' AND topic = w.topic AND priority > 0
+                             ORDER BY priority DESC LIMIT 1), 0) AS priority
             UNION ALL
             SELECT (SELECT priority FROM punctual_tasks
                     WHERE status = 'pending' AND topic = w.topic AND priority < l.priority

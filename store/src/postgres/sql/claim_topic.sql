@@ -1,12 +1,13 @@
 -- Claims due tasks of one topic, the first $3 by priority, run_at and id, as long as none is due that lost an attempt.
--- Probes each priority by itself: a scan over all of them would read every future task on its way.
+-- Probes each priority by itself: a scan over all of them would read every future task on its way. What was claimed a moment
+-- ago stays in the index for a while, and a probe steps over all of it: so that of the common priority is not probed.
 WITH RECURSIVE clock AS (
     SELECT now,
         least(now + $5::bigint * interval '1 microsecond', timestamptz '9999-12-31 23:59:59.999999+00') AS lease_ends_at
     FROM (SELECT coalesce($1::timestamptz, statement_timestamp()) AS now) AS c
 ), levels AS (
-    (SELECT priority FROM punctual_tasks
-     WHERE status = 'pending' AND topic = $2 ORDER BY priority DESC LIMIT 1)
+    SELECT coalesce((SELECT priority FROM punctual_tasks
+                     WHERE status = 'pending' AND topic = $2 AND priority > 0 ORDER BY priority DESC LIMIT 1), 0) AS priority
     UNION ALL
     SELECT (SELECT priority FROM punctual_tasks
             WHERE status = 'pending' AND topic = $2 AND priority < l.priority ORDER BY priority DESC LIMIT 1)
