@@ -52,6 +52,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(60, "0060_message_jobs", oldest_compatible: 1),
     migration!(61, "0061_progress", oldest_compatible: 1),
     migration!(70, "0070_retries", oldest_compatible: 1),
+    migration!(80, "0080_stretches", oldest_compatible: 1),
 ];
 
 /// What a database's schema is.

@@ -147,6 +147,11 @@ impl TaskFilter {
         Self { status: Vec::new(), ..self.clone() } == Self::default()
     }
 
+    /// Whether it asks for when they are due, and for nothing else but statuses.
+    pub fn is_of_time_alone(&self) -> bool {
+        self.run_at != Span::default() && Self { run_at: Span::default(), ..self.clone() }.is_of_status_alone()
+    }
+
     /// The parts that a list is put together from: one per status, but the ended ones are one where all of them are meant.
     /// So are the live ones where nothing else is asked for: then they need not be told apart to be found.
     pub fn parts(&self) -> Vec<Part> {

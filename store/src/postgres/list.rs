@@ -1,21 +1,22 @@
 //! Lists of tasks: only the filters that were given become conditions, so that each can use its index.
 
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Page, TaskFilter};
+use punctual_domain::store::{Page, Part, TaskFilter};
 use sqlx::{Postgres, QueryBuilder};
 
+use super::stretch::Newest;
 use crate::instant::bounded;
 
 pub(super) type Query = QueryBuilder<Postgres>;
 
-/// Tasks that match, newest first.
-pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>) -> Query {
-    pages(filter, page, [include_str!("sql/live_tasks.sql"), include_str!("sql/ended_tasks.sql")])
+/// Tasks that match, newest first; of some parts those that were found already.
+pub(super) fn tasks(filter: &TaskFilter, page: Page<TaskId>, found: &[Newest]) -> Query {
+    pages(filter, page, found, [include_str!("sql/live_tasks.sql"), include_str!("sql/ended_tasks.sql")])
 }
 
 /// Ids of tasks that match, newest first.
 pub(super) fn ids(filter: &TaskFilter, page: Page<TaskId>) -> Query {
-    pages(filter, page, ["SELECT id FROM punctual_tasks ", "SELECT id FROM punctual_task_history "])
+    pages(filter, page, &[], ["SELECT id FROM punctual_tasks ", "SELECT id FROM punctual_task_history "])
 }
 
 /// How many live tasks match.
@@ -43,17 +44,17 @@ pub(super) fn count_retriable(filter: &TaskFilter) -> Query {
 }
 
 /// The newest of each part, and of those the newest.
-fn pages(filter: &TaskFilter, page: Page<TaskId>, [live, ended]: [&'static str; 2]) -> Query {
+fn pages(filter: &TaskFilter, page: Page<TaskId>, found: &[Newest], [live, ended]: [&'static str; 2]) -> Query {
     let mut query = Query::new("");
     let parts = filter.parts();
     let mut joined = "";
-    for part in &parts {
+    for part in parts.iter().copied() {
         query.push(joined).push("(").push(if part.is_live() { live } else { ended });
-        push_conditions(&mut query, filter, page.after);
-        // Word for word, and one at a time: there are indexes for some of them.
-        if let Some(status) = part.status() {
-            query.push(format!(" AND status = '{status}'"));
-        }
+        match found.iter().find(|newest| newest.part == part) {
+            Some(newest) => query.push("WHERE id = ANY (").push_bind(newest.ids.clone()).push(")"),
+            None => push_conditions(&mut query, filter, page.after),
+        };
+        push_part(&mut query, part);
         query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit)).push(")");
         joined = " UNION ALL ";
     }
@@ -64,6 +65,13 @@ fn pages(filter: &TaskFilter, page: Page<TaskId>, [live, ended]: [&'static str; 
     query
 }
 
+/// The status of a part, word for word and one at a time: there are indexes for some of them.
+pub(super) fn push_part(query: &mut Query, part: Part) {
+    if let Some(status) = part.status() {
+        query.push(format!(" AND status = '{status}'"));
+    }
+}
+
 fn push_status(query: &mut Query, filter: &TaskFilter) {
     if !filter.status.is_empty() {
         let names: Vec<_> = filter.status.iter().map(|status| status.as_str()).collect();
@@ -72,7 +80,7 @@ fn push_status(query: &mut Query, filter: &TaskFilter) {
 }
 
 /// All conditions but that of the status.
-fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>) {
+pub(super) fn push_conditions<'q>(query: &'q mut Query, filter: &TaskFilter, after: Option<TaskId>) -> &'q mut Query {
     query.push("WHERE true");
     if let Some(after) = after {
         query.push(" AND id < ").push_bind(after.0);
@@ -102,4 +110,5 @@ fn push_conditions(query: &mut Query, filter: &TaskFilter, after: Option<TaskId>
     if let Some(to) = filter.run_at.to {
         query.push(" AND run_at < ").push_bind(bounded(to));
     }
+    query
 }

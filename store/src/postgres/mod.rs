@@ -62,6 +62,7 @@ mod pulls;
 mod rows;
 mod schedules;
 mod settle;
+mod stretch;
 mod tasks;
 mod tick;
 mod ticks;

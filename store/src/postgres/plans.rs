@@ -2,10 +2,12 @@
 
 use punctual_domain::id::{AuditId, FireId, MessageId, TaskId};
 use punctual_domain::outbox::MessageStatus;
+use punctual_domain::store::Part;
+use punctual_domain::task::TaskStatus;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Execute, PgConnection, Postgres, QueryBuilder, Row};
 
-use super::{audit, fires, list, outbox};
+use super::{audit, fires, list, outbox, stretch};
 use crate::{Options, Scratch, connect, filters};
 
 /// Twenty thousand of each kind.
@@ -80,8 +82,23 @@ async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
     sqlx::raw_sql(FILL).execute(&mut connection).await.unwrap();
 
     let mut queries = Vec::new();
+    let (mut by_id, mut by_summary) = (Vec::new(), Vec::new());
     for page in filters::pages(TaskId) {
-        queries.extend(filters::tasks().iter().map(|filter| list::tasks(filter, page)));
+        for filter in &filters::tasks() {
+            if !filter.is_of_time_alone() {
+                queries.push(list::tasks(filter, page, &[]));
+                continue;
+            }
+            let completed = Part::Of(TaskStatus::Completed);
+            queries.push(stretch::pending_in(filter, page.after, stretch::FEW));
+            for part in [Part::Of(TaskStatus::Pending), Part::Ended, completed] {
+                by_id.push(stretch::by_id(part, filter, page.after, page.limit));
+            }
+            for part in [Part::Ended, completed] {
+                by_summary.push(stretch::ended_in(part, filter, page.after, None, stretch::FEW));
+                by_summary.push(stretch::ended_in(part, filter, None, page.after, stretch::FEW));
+            }
+        }
     }
     for page in filters::pages(FireId) {
         queries.extend(filters::fires().iter().map(|filter| fires::matching(filters::schedule(), filter, page)));
@@ -93,10 +110,18 @@ async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
         let statuses = [None, Some(MessageStatus::Pending), Some(MessageStatus::Sent), Some(MessageStatus::Failed)];
         queries.extend(statuses.map(|status| outbox::matching(status, page)));
     }
-    let asked = queries.len();
+    let asked = queries.len() + by_id.len() + by_summary.len();
     let mut faults = Vec::new();
     for query in queries {
         faults.extend(explain(&mut connection, query).await);
+    }
+    for (way, queries) in [(stretch::BY_ID, by_id), (stretch::BY_SUMMARY, by_summary)] {
+        let mut transaction = connection.begin().await.unwrap();
+        sqlx::raw_sql(way).execute(&mut *transaction).await.unwrap();
+        for query in queries {
+            faults.extend(explain(&mut transaction, query).await);
+        }
+        transaction.rollback().await.unwrap();
     }
     scratch.remove().await.unwrap();
     let first: Vec<_> = faults.iter().take(20).collect();

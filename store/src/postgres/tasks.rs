@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::bulk::{self, Change};
 use super::pooler::begin_snapshot;
-use super::{PostgresStore, answers, broken, hand_overs, list, micros, rows};
+use super::{PostgresStore, answers, broken, hand_overs, list, micros, rows, stretch};
 use crate::instant::bounded;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
 
@@ -82,7 +82,16 @@ impl Tasks for PostgresStore {
 
     async fn tasks(&self, filter: &TaskFilter, page: Page<TaskId>) -> Result<Vec<Task>, StoreError> {
         lend!(self, |connection| {
-            let found = list::tasks(filter, page).build().fetch_all(&mut *connection).await.map_err(broken)?;
+            let found = if filter.is_of_time_alone() {
+                let mut transaction = begin_snapshot(connection).await?;
+                let newest = stretch::newest(&mut transaction, filter, page, stretch::FEW).await?;
+                let mut query = list::tasks(filter, page, &newest);
+                let found = query.build().persistent(false).fetch_all(&mut *transaction).await.map_err(broken)?;
+                transaction.rollback().await.map_err(broken)?;
+                found
+            } else {
+                list::tasks(filter, page, &[]).build().fetch_all(connection).await.map_err(broken)?
+            };
             found.iter().map(rows::task).collect()
         })
     }

@@ -1,0 +1,1 @@
+-- Nothing: SQLite has no such summaries.

@@ -1,0 +1,249 @@
+//! Lists of tasks by when they are due, and by nothing else but their status.
+//!
+//! They are in the order of creation, and no index knows both. A stretch that holds few tasks is read whole and sorted. One
+//! that holds many is found by going through the ids from the newest on, which soon meets enough of them: among the ended
+//! ones not from the newest of all, but from those that were created when the stretch ended. What was created later and due
+//! earlier all the same is found by the summaries of the history; there is hardly ever any.
+//!
+//! The planner takes it that what matches is spread evenly over all ids, and reads half of a table for a page. So it is left
+//! one way at a time.
+
+use chrono::{DateTime, Utc};
+use punctual_domain::id::TaskId;
+use punctual_domain::store::{Page, Part, StoreError, TaskFilter};
+use punctual_domain::task::TaskStatus;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::list::{Query, push_conditions, push_part};
+use super::{broken, rows};
+
+/// As many as may be read whole.
+pub(super) const FEW: usize = 10_000;
+
+/// Leaves the planner nothing but the summaries of the history, until [`BY_ANY`] is said or the transaction ends.
+pub(super) const BY_SUMMARY: &str =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off";
+/// Leaves it nothing but going through the ids.
+pub(super) const BY_ID: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off";
+/// Leaves it every way again.
+const BY_ANY: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on; \
+                      SET LOCAL enable_sort = on";
+
+/// The newest of a part, newest first.
+pub(super) struct Newest {
+    pub(super) part: Part,
+    pub(super) ids: Vec<Uuid>,
+}
+
+/// The newest of each part that would be slow to find in one statement. To be called in a transaction.
+pub(super) async fn newest(
+    connection: &mut PgConnection,
+    filter: &TaskFilter,
+    page: Page<TaskId>,
+    few: usize,
+) -> Result<Vec<Newest>, StoreError> {
+    let mut found = Vec::new();
+    for part in filter.parts() {
+        let ids = match part {
+            Part::Of(TaskStatus::Pending) => newest_pending(connection, filter, page, few).await?,
+            Part::Ended | Part::Of(TaskStatus::Completed) => newest_ended(connection, part, filter, page, few).await?,
+            // An index has these by themselves.
+            Part::Live | Part::Of(_) => continue,
+        };
+        found.push(Newest { part, ids });
+    }
+    Ok(found)
+}
+
+async fn newest_pending(
+    connection: &mut PgConnection,
+    filter: &TaskFilter,
+    page: Page<TaskId>,
+    few: usize,
+) -> Result<Vec<Uuid>, StoreError> {
+    let part = Part::Of(TaskStatus::Pending);
+    let pending = fetch(connection, pending_in(filter, page.after, few + 1)).await?;
+    if pending.len() <= few {
+        return Ok(first_of(pending, page.limit));
+    }
+    through_ids(connection, by_id(part, filter, page.after, page.limit)).await
+}
+
+async fn newest_ended(
+    connection: &mut PgConnection,
+    part: Part,
+    filter: &TaskFilter,
+    page: Page<TaskId>,
+    few: usize,
+) -> Result<Vec<Uuid>, StoreError> {
+    say(connection, BY_SUMMARY).await?;
+    let ended = fetch(connection, ended_in(part, filter, page.after, None, few + 1)).await?;
+    let end = filter.run_at.to.and_then(first_id_at).filter(|end| page.after.is_none_or(|after| *end < after));
+    let late = match end {
+        Some(end) if ended.len() > few => {
+            fetch(connection, ended_in(part, filter, page.after, Some(end), few + 1)).await?
+        }
+        _ => Vec::new(),
+    };
+    say(connection, BY_ANY).await?;
+
+    if ended.len() <= few {
+        return Ok(first_of(ended, page.limit));
+    }
+    if late.len() > few {
+        return through_ids(connection, by_id(part, filter, page.after, page.limit)).await;
+    }
+    let mut ids = first_of(late, page.limit);
+    ids.extend(through_ids(connection, by_id(part, filter, end.or(page.after), page.limit)).await?);
+    ids.truncate(page.limit as usize);
+    Ok(ids)
+}
+
+/// Pending tasks of the stretch, whichever are due first.
+pub(super) fn pending_in(filter: &TaskFilter, before: Option<TaskId>, limit: usize) -> Query {
+    let mut query = Query::new("SELECT id FROM punctual_tasks ");
+    push_conditions(&mut query, filter, before);
+    push_part(&mut query, Part::Of(TaskStatus::Pending));
+    query.push(format!(" ORDER BY run_at LIMIT {limit}"));
+    query
+}
+
+/// Any ended tasks of the stretch, from an id on.
+pub(super) fn ended_in(
+    part: Part,
+    filter: &TaskFilter,
+    before: Option<TaskId>,
+    from: Option<TaskId>,
+    limit: usize,
+) -> Query {
+    let mut query = Query::new("SELECT id FROM punctual_task_history ");
+    push_conditions(&mut query, filter, before);
+    if let Some(from) = from {
+        query.push(" AND id >= ").push_bind(from.0);
+    }
+    push_part(&mut query, part);
+    query.push(format!(" LIMIT {limit}"));
+    query
+}
+
+/// The newest tasks of the stretch.
+pub(super) fn by_id(part: Part, filter: &TaskFilter, before: Option<TaskId>, limit: u32) -> Query {
+    let table = if part.is_live() { "punctual_tasks" } else { "punctual_task_history" };
+    let mut query = Query::new(format!("SELECT id FROM {table} "));
+    push_conditions(&mut query, filter, before);
+    push_part(&mut query, part);
+    query.push(format!(" ORDER BY id DESC LIMIT {limit}"));
+    query
+}
+
+/// An id that those of earlier instants come before.
+fn first_id_at(at: DateTime<Utc>) -> Option<TaskId> {
+    let millis = u64::try_from(at.timestamp_millis()).unwrap_or_default();
+    (millis < 1 << 48).then(|| TaskId(Uuid::from_u128(u128::from(millis) << 80)))
+}
+
+fn first_of(mut ids: Vec<Uuid>, limit: u32) -> Vec<Uuid> {
+    ids.sort_unstable_by(|one, other| other.cmp(one));
+    ids.truncate(limit as usize);
+    ids
+}
+
+async fn fetch(connection: &mut PgConnection, mut query: Query) -> Result<Vec<Uuid>, StoreError> {
+    // Not prepared for good: a plan for any stretch is a bad one for most.
+    let found = query.build().persistent(false).fetch_all(connection).await.map_err(broken)?;
+    found.iter().map(|row| rows::Columns::of(row).take()).collect()
+}
+
+async fn through_ids(connection: &mut PgConnection, query: Query) -> Result<Vec<Uuid>, StoreError> {
+    say(connection, BY_ID).await?;
+    let found = fetch(connection, query).await?;
+    say(connection, BY_ANY).await?;
+    Ok(found)
+}
+
+async fn say(connection: &mut PgConnection, settings: &'static str) -> Result<(), StoreError> {
+    sqlx::raw_sql(settings).execute(connection).await.map_err(broken)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_domain::store::Span;
+    use sqlx::Connection;
+
+    use super::*;
+    use crate::postgres::list;
+    use crate::{Options, Scratch, connect};
+
+    /// Sixty of each kind, one a minute. Every seventh was due an hour before it was created, every third an hour after.
+    const FILL: &str = "
+CREATE FUNCTION pg_temp.due(i integer) RETURNS timestamptz LANGUAGE sql AS $$
+    SELECT timestamptz '2026-03-01' + i * interval '1 minute'
+        + CASE WHEN i % 7 = 0 THEN -1 WHEN i % 3 = 0 THEN 1 ELSE 0 END * interval '1 hour' $$;
+CREATE FUNCTION pg_temp.id(i integer, kind text) RETURNS uuid LANGUAGE sql AS $$
+    SELECT (lpad(to_hex((extract(epoch FROM timestamptz '2026-03-01' + i * interval '1 minute') * 1000)::bigint), 12, '0')
+        || right(md5(i || kind), 20))::uuid $$;
+INSERT INTO punctual_tasks (id, topic, status, run_at, first_run_at, created_at)
+SELECT pg_temp.id(i, status), 'topic', status, pg_temp.due(i), pg_temp.due(i), timestamptz '2026-03-01' + i * interval '1 minute'
+FROM generate_series(1, 60) AS i CROSS JOIN unnest(ARRAY['pending', 'running']) AS s (status);
+INSERT INTO punctual_task_history (id, topic, status, priority, run_at, timezone, payload, timeout_seconds, attempt, lost,
+    snoozes, epoch, created_at, completed_at)
+SELECT pg_temp.id(i, status), 'topic', status, 0, pg_temp.due(i), 'UTC', '{}', 3600, 1, 0, 0, 1,
+    timestamptz '2026-03-01' + i * interval '1 minute', timestamptz '2026-03-02'
+FROM generate_series(1, 60) AS i CROSS JOIN unnest(ARRAY['completed', 'failed', 'cancelled']) AS s (status);";
+
+    #[tokio::test]
+    async fn every_way_finds_the_same_tasks() {
+        let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
+            assert!(std::env::var_os("CI").is_none(), "CI skips no database: set TEST_DATABASE_URL");
+            return println!("skipped: TEST_DATABASE_URL is not set");
+        };
+        let scratch = Scratch::create(&server).await.unwrap();
+        connect(scratch.url(), Options::default()).await.unwrap().close().await.unwrap();
+        let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+        sqlx::raw_sql(FILL).execute(&mut connection).await.unwrap();
+
+        let instant = |text: &str| Some(text.parse::<DateTime<Utc>>().unwrap());
+        let (early, late) = (instant("2026-03-01T00:10:00Z"), instant("2026-03-01T00:50:00Z"));
+        let spans =
+            [(early, late), (None, late), (early, None), (late, early), (None, instant("9999-12-31T23:59:59Z"))];
+        for (from, to) in spans {
+            for status in [vec![], vec![TaskStatus::Pending], vec![TaskStatus::Completed, TaskStatus::Failed]] {
+                let filter = TaskFilter { status, run_at: Span { from, to }, ..Default::default() };
+                let everything = Page::first(1_000);
+                let expected = fetch(&mut connection, list::ids(&filter, everything)).await.unwrap();
+                for few in [0, 5, 20, 1_000] {
+                    let mut transaction = connection.begin().await.unwrap();
+                    let mut page = Page::first(7);
+                    let mut found = Vec::new();
+                    loop {
+                        let newest = newest(&mut transaction, &filter, page, few).await.unwrap();
+                        let mut query = list::tasks(&filter, page, &newest);
+                        let rows = query.build().fetch_all(&mut *transaction).await.unwrap();
+                        let ids = rows.iter().map(|row| rows::Columns::of(row).take().unwrap());
+                        found.extend(ids.collect::<Vec<Uuid>>());
+                        page.after = found.last().copied().map(TaskId);
+                        if rows.len() < page.limit as usize {
+                            break;
+                        }
+                    }
+                    assert_eq!(found, expected, "{few} are few: {filter:?}");
+                    transaction.rollback().await.unwrap();
+                }
+            }
+        }
+        scratch.remove().await.unwrap();
+    }
+
+    #[test]
+    fn ids_of_earlier_instants_come_before() {
+        let at = "2026-03-01T00:00:00.123Z".parse().unwrap();
+        let id = |seconds: u64, nanos| Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanos));
+        let first = first_id_at(at).unwrap().0;
+        assert!(id(1_772_323_200, 122_999_999) < first);
+        assert!(first < id(1_772_323_200, 123_000_000));
+        assert_eq!(first_id_at(DateTime::<Utc>::MIN_UTC), Some(TaskId(Uuid::nil())));
+        assert_eq!(first_id_at(DateTime::<Utc>::MAX_UTC), None);
+    }
+}
