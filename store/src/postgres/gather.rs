@@ -173,25 +173,70 @@ async fn insert(
     tasks: &[NewTask],
     now: Option<DateTime<Utc>>,
 ) -> Result<DateTime<Utc>, StoreError> {
+    if let [first, others @ ..] = tasks
+        && others.iter().all(|task| is_alike(first, task))
+    {
+        return insert_alike(connection, tasks, first, now).await;
+    }
     sqlx::query_scalar(include_str!("sql/insert_plain_tasks.sql"))
         .bind(now)
         .bind(column(tasks, |t| t.id.0))
         .bind(column(tasks, |t| t.topic.as_str()))
         .bind(column(tasks, |t| t.priority))
-        .bind(column(tasks, |t| match t.due {
-            Due::At(at) => Some(bounded(at)),
-            Due::After(_) | Due::Now => None,
-        }))
-        .bind(column(tasks, |t| match t.due {
-            Due::After(delay) => micros(delay),
-            Due::At(_) | Due::Now => 0,
-        }))
+        .bind(column(tasks, |t| due_at(t.due)))
+        .bind(column(tasks, |t| due_after(t.due)))
         .bind(column(tasks, |t| t.timezone.as_str()))
         .bind(column(tasks, |t| t.payload.as_str()))
         .bind(column(tasks, |t| t.timeout_seconds as i32))
         .fetch_one(connection)
         .await
         .map_err(broken)
+}
+
+/// Whether two tasks differ in their ids and payloads at the most.
+fn is_alike(one: &NewTask, other: &NewTask) -> bool {
+    one.topic == other.topic
+        && one.priority == other.priority
+        && one.due == other.due
+        && one.timezone == other.timezone
+        && one.timeout_seconds == other.timeout_seconds
+}
+
+async fn insert_alike(
+    connection: &mut PgConnection,
+    tasks: &[NewTask],
+    first: &NewTask,
+    now: Option<DateTime<Utc>>,
+) -> Result<DateTime<Utc>, StoreError> {
+    sqlx::query_scalar(include_str!("sql/insert_alike_tasks.sql"))
+        .bind(now)
+        .bind(column(tasks, |t| t.id.0))
+        .bind(first.topic.as_str())
+        .bind(first.priority)
+        .bind(due_at(first.due))
+        .bind(due_after(first.due))
+        .bind(first.timezone.as_str())
+        .bind(column(tasks, |t| t.payload.as_str()))
+        .bind(first.timeout_seconds as i32)
+        .fetch_one(connection)
+        .await
+        .map_err(broken)
+}
+
+/// The instant that a task is due at, if it says one.
+fn due_at(due: Due) -> Option<DateTime<Utc>> {
+    match due {
+        Due::At(at) => Some(bounded(at)),
+        Due::After(_) | Due::Now => None,
+    }
+}
+
+/// How many microseconds after it is written a task is due, if it says so.
+fn due_after(due: Due) -> i64 {
+    match due {
+        Due::After(delay) => micros(delay),
+        Due::At(_) | Due::Now => 0,
+    }
 }
 
 /// Writes tasks that are due now, each claimed by the holder.

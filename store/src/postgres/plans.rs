@@ -2,7 +2,7 @@
 
 use punctual_domain::id::{AuditId, FireId, MessageId, TaskId};
 use punctual_domain::outbox::MessageStatus;
-use punctual_domain::store::Part;
+use punctual_domain::store::{Page, Part};
 use punctual_domain::task::TaskStatus;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Execute, PgConnection, Postgres, QueryBuilder, Row};
@@ -90,13 +90,13 @@ async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
                 continue;
             }
             let completed = Part::Of(TaskStatus::Completed);
-            queries.push(stretch::pending_in(filter, page.after, stretch::FEW));
+            queries.push(stretch::pending_in(filter, page, page.limit));
             for part in [Part::Of(TaskStatus::Pending), Part::Ended, completed] {
-                by_id.push(stretch::by_id(part, filter, page.after, page.limit));
+                by_id.push(stretch::by_id(part, filter, page));
             }
             for part in [Part::Ended, completed] {
-                by_summary.push(stretch::ended_in(part, filter, page.after, None, stretch::FEW));
-                by_summary.push(stretch::ended_in(part, filter, None, page.after, stretch::FEW));
+                by_summary.push(stretch::ended_in(part, filter, page, None, page.limit));
+                by_summary.push(stretch::ended_in(part, filter, Page::first(50), page.after, page.limit));
             }
         }
     }

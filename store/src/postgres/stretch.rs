@@ -19,13 +19,14 @@ use super::list::{Query, push_conditions, push_part};
 use super::{broken, rows};
 
 /// As many as may be read whole.
-pub(super) const FEW: usize = 10_000;
+pub(super) const FEW: u32 = 5_000;
 
-/// Leaves the planner nothing but the summaries of the history, until [`BY_ANY`] is said or the transaction ends.
+/// Leaves the planner nothing but the summaries of the history, until another of these is said or the transaction ends.
 pub(super) const BY_SUMMARY: &str =
     "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off";
 /// Leaves it nothing but going through the ids.
-pub(super) const BY_ID: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off";
+pub(super) const BY_ID: &str =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = on; SET LOCAL enable_sort = off";
 /// Leaves it every way again.
 const BY_ANY: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on; \
                       SET LOCAL enable_sort = on";
@@ -41,7 +42,7 @@ pub(super) async fn newest(
     connection: &mut PgConnection,
     filter: &TaskFilter,
     page: Page<TaskId>,
-    few: usize,
+    few: u32,
 ) -> Result<Vec<Newest>, StoreError> {
     let mut found = Vec::new();
     for part in filter.parts() {
@@ -53,6 +54,7 @@ pub(super) async fn newest(
         };
         found.push(Newest { part, ids });
     }
+    say(connection, BY_ANY).await?;
     Ok(found)
 }
 
@@ -60,14 +62,12 @@ async fn newest_pending(
     connection: &mut PgConnection,
     filter: &TaskFilter,
     page: Page<TaskId>,
-    few: usize,
+    few: u32,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let part = Part::Of(TaskStatus::Pending);
-    let pending = fetch(connection, pending_in(filter, page.after, few + 1)).await?;
-    if pending.len() <= few {
-        return Ok(first_of(pending, page.limit));
+    match fetch_few(connection, pending_in(filter, page, few)).await? {
+        Some(ids) => Ok(ids),
+        None => through_ids(connection, by_id(Part::Of(TaskStatus::Pending), filter, page)).await,
     }
-    through_ids(connection, by_id(part, filter, page.after, page.limit)).await
 }
 
 async fn newest_ended(
@@ -75,65 +75,67 @@ async fn newest_ended(
     part: Part,
     filter: &TaskFilter,
     page: Page<TaskId>,
-    few: usize,
+    few: u32,
 ) -> Result<Vec<Uuid>, StoreError> {
     say(connection, BY_SUMMARY).await?;
-    let ended = fetch(connection, ended_in(part, filter, page.after, None, few + 1)).await?;
+    if let Some(ids) = fetch_few(connection, ended_in(part, filter, page, None, few)).await? {
+        return Ok(ids);
+    }
     let end = filter.run_at.to.and_then(first_id_at).filter(|end| page.after.is_none_or(|after| *end < after));
     let late = match end {
-        Some(end) if ended.len() > few => {
-            fetch(connection, ended_in(part, filter, page.after, Some(end), few + 1)).await?
-        }
-        _ => Vec::new(),
+        Some(end) => fetch_few(connection, ended_in(part, filter, page, Some(end), few)).await?,
+        None => None,
     };
-    say(connection, BY_ANY).await?;
-
-    if ended.len() <= few {
-        return Ok(first_of(ended, page.limit));
-    }
-    if late.len() > few {
-        return through_ids(connection, by_id(part, filter, page.after, page.limit)).await;
-    }
-    let mut ids = first_of(late, page.limit);
-    ids.extend(through_ids(connection, by_id(part, filter, end.or(page.after), page.limit)).await?);
+    // Many that were created after the stretch: nothing is gained by beginning at its end.
+    let after = if late.is_some() { end } else { page.after };
+    let mut ids = late.unwrap_or_default();
+    ids.extend(through_ids(connection, by_id(part, filter, Page { after, ..page })).await?);
     ids.truncate(page.limit as usize);
     Ok(ids)
 }
 
-/// Pending tasks of the stretch, whichever are due first.
-pub(super) fn pending_in(filter: &TaskFilter, before: Option<TaskId>, limit: usize) -> Query {
-    let mut query = Query::new("SELECT id FROM punctual_tasks ");
-    push_conditions(&mut query, filter, before);
+/// The newest pending tasks of the stretch, if it holds few of them.
+pub(super) fn pending_in(filter: &TaskFilter, page: Page<TaskId>, few: u32) -> Query {
+    let mut query = Query::new(FEW_OF);
+    query.push("punctual_tasks ");
+    push_conditions(&mut query, filter, page.after);
     push_part(&mut query, Part::Of(TaskStatus::Pending));
-    query.push(format!(" ORDER BY run_at LIMIT {limit}"));
+    query.push(" ORDER BY run_at");
+    push_few(&mut query, page, few);
     query
 }
 
-/// Any ended tasks of the stretch, from an id on.
-pub(super) fn ended_in(
-    part: Part,
-    filter: &TaskFilter,
-    before: Option<TaskId>,
-    from: Option<TaskId>,
-    limit: usize,
-) -> Query {
-    let mut query = Query::new("SELECT id FROM punctual_task_history ");
-    push_conditions(&mut query, filter, before);
+/// The newest ended tasks of the stretch from an id on, if there are few of them.
+pub(super) fn ended_in(part: Part, filter: &TaskFilter, page: Page<TaskId>, from: Option<TaskId>, few: u32) -> Query {
+    let mut query = Query::new(FEW_OF);
+    query.push("punctual_task_history ");
+    push_conditions(&mut query, filter, page.after);
     if let Some(from) = from {
         query.push(" AND id >= ").push_bind(from.0);
     }
     push_part(&mut query, part);
-    query.push(format!(" LIMIT {limit}"));
+    push_few(&mut query, page, few);
     query
 }
 
+const FEW_OF: &str = "WITH found AS MATERIALIZED (SELECT id FROM ";
+
+fn push_few(query: &mut Query, page: Page<TaskId>, few: u32) {
+    query.push(format!(
+        " LIMIT {few} + 1)
+        SELECT CASE WHEN (SELECT count(*) FROM found) <= {few}
+            THEN ARRAY(SELECT id FROM found ORDER BY id DESC LIMIT {}) END",
+        page.limit
+    ));
+}
+
 /// The newest tasks of the stretch.
-pub(super) fn by_id(part: Part, filter: &TaskFilter, before: Option<TaskId>, limit: u32) -> Query {
+pub(super) fn by_id(part: Part, filter: &TaskFilter, page: Page<TaskId>) -> Query {
     let table = if part.is_live() { "punctual_tasks" } else { "punctual_task_history" };
     let mut query = Query::new(format!("SELECT id FROM {table} "));
-    push_conditions(&mut query, filter, before);
+    push_conditions(&mut query, filter, page.after);
     push_part(&mut query, part);
-    query.push(format!(" ORDER BY id DESC LIMIT {limit}"));
+    query.push(format!(" ORDER BY id DESC LIMIT {}", page.limit));
     query
 }
 
@@ -143,23 +145,17 @@ fn first_id_at(at: DateTime<Utc>) -> Option<TaskId> {
     (millis < 1 << 48).then(|| TaskId(Uuid::from_u128(u128::from(millis) << 80)))
 }
 
-fn first_of(mut ids: Vec<Uuid>, limit: u32) -> Vec<Uuid> {
-    ids.sort_unstable_by(|one, other| other.cmp(one));
-    ids.truncate(limit as usize);
-    ids
+// None of these is prepared for good: a plan for any stretch is a bad one for most.
+
+async fn fetch_few(connection: &mut PgConnection, mut query: Query) -> Result<Option<Vec<Uuid>>, StoreError> {
+    let row = query.build().persistent(false).fetch_one(connection).await.map_err(broken)?;
+    rows::Columns::of(&row).take()
 }
 
-async fn fetch(connection: &mut PgConnection, mut query: Query) -> Result<Vec<Uuid>, StoreError> {
-    // Not prepared for good: a plan for any stretch is a bad one for most.
+async fn through_ids(connection: &mut PgConnection, mut query: Query) -> Result<Vec<Uuid>, StoreError> {
+    say(connection, BY_ID).await?;
     let found = query.build().persistent(false).fetch_all(connection).await.map_err(broken)?;
     found.iter().map(|row| rows::Columns::of(row).take()).collect()
-}
-
-async fn through_ids(connection: &mut PgConnection, query: Query) -> Result<Vec<Uuid>, StoreError> {
-    say(connection, BY_ID).await?;
-    let found = fetch(connection, query).await?;
-    say(connection, BY_ANY).await?;
-    Ok(found)
 }
 
 async fn say(connection: &mut PgConnection, settings: &'static str) -> Result<(), StoreError> {
@@ -212,7 +208,8 @@ FROM generate_series(1, 60) AS i CROSS JOIN unnest(ARRAY['completed', 'failed', 
             for status in [vec![], vec![TaskStatus::Pending], vec![TaskStatus::Completed, TaskStatus::Failed]] {
                 let filter = TaskFilter { status, run_at: Span { from, to }, ..Default::default() };
                 let everything = Page::first(1_000);
-                let expected = fetch(&mut connection, list::ids(&filter, everything)).await.unwrap();
+                let rows = list::ids(&filter, everything).build().fetch_all(&mut connection).await.unwrap();
+                let expected: Vec<Uuid> = rows.iter().map(|row| rows::Columns::of(row).take().unwrap()).collect();
                 for few in [0, 5, 20, 1_000] {
                     let mut transaction = connection.begin().await.unwrap();
                     let mut page = Page::first(7);
