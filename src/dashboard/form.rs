@@ -24,7 +24,9 @@ impl FromRequest<Arc<Api>> for Form {
         if body.0.text.split('&').count() > MOST {
             return Err(Problem::new(Code::Invalid, format!("a form has at most {MOST} fields")));
         }
-        Self::of(&body.0.text).ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))
+        let form = Self::of(&body.0.text)
+            .ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))?;
+        Ok(Self(form.0.into_iter().map(|(name, value)| (name, lines(value))).collect()))
     }
 }
 
@@ -98,6 +100,11 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(escaped).collect()
 }
 
+/// A text with the line ends that people write. Browsers send others, whatever they were given.
+pub(crate) fn lines(text: String) -> String {
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
+}
+
 fn decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut read = Vec::with_capacity(bytes.len());
@@ -130,6 +137,13 @@ mod tests {
         assert_eq!((form.text("empty"), form.raw("flag"), form.raw("none")), (None, Some(""), None));
         assert_eq!(form.all("calendar").collect::<Vec<_>>(), ["x", "y"]);
         assert!(Form::of("a=%ff").is_none());
+    }
+
+    #[test]
+    fn lines_end_in_one_way() {
+        for (sent, expected) in [("a", "a"), ("a\r\nb\r\n", "a\nb\n"), ("\r\r\n\n", "\n\n\n")] {
+            assert_eq!(lines(sent.to_owned()), expected);
+        }
     }
 
     #[test]

@@ -101,6 +101,29 @@ async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_without_a_change_changes_nothing() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    for description in ["\none\n\n three \n", "one\r\ntwo"] {
+        let body = json!({
+            "name": description.replace(['\r', '\n'], "-"), "description": description, "cronExpression": "0 0 1 1 *",
+            "timezone": "Asia/Tokyo", "topic": "echo", "payload": {"text": "one\r\ntwo"},
+        });
+        let path = format!(
+            "/schedules/{}",
+            server.post("/api/v1/schedules", body.to_string()).await.json()["id"].as_str().unwrap()
+        );
+        let before = server.get(&format!("/api/v1{path}")).await.json();
+        browser.go(&format!("{path}/edit")).await;
+        browser.press("form.split", "Save").await;
+        browser.wait_for("return !location.pathname.endsWith('/edit')", &[], "the schedule").await;
+        assert_eq!(server.get(&format!("/api/v1{path}")).await.json(), before);
+    }
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_month_shows_what_all_schedules_ask_for() {
     let database = Database::sqlite();
     let server = Server::start(&database);
