@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
 
 use crate::http::Api;
-use crate::http::body::FormBody;
+use crate::http::body::{FormBody, PayloadFormBody};
 use crate::http::problem::{Code, Problem};
 
 /// How many fields a form may have: read, an empty one takes far more memory than its bytes did.
@@ -20,17 +20,34 @@ impl FromRequest<Arc<Api>> for Form {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
-        let body = FormBody::from_request(request, api).await?;
-        if body.0.text.split('&').count() > MOST {
-            return Err(Problem::new(Code::Invalid, format!("a form has at most {MOST} fields")));
-        }
-        let form = Self::of(&body.0.text)
-            .ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))?;
-        Ok(Self(form.0.into_iter().map(|(name, value)| (name, lines(value))).collect()))
+        let FormBody(body) = FormBody::from_request(request, api).await?;
+        Self::sent(&body.text)
+    }
+}
+
+/// A form that has a payload among its fields.
+pub(crate) struct PayloadForm(pub(crate) Form);
+
+impl FromRequest<Arc<Api>> for PayloadForm {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        let PayloadFormBody(body) = PayloadFormBody::from_request(request, api).await?;
+        Form::sent(&body.text).map(Self)
     }
 }
 
 impl Form {
+    /// Reads the body of a form.
+    fn sent(text: &str) -> Result<Self, Problem> {
+        if text.split('&').count() > MOST {
+            return Err(Problem::new(Code::Invalid, format!("a form has at most {MOST} fields")));
+        }
+        let form =
+            Self::of(text).ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))?;
+        Ok(Self(form.0.into_iter().map(|(name, value)| (name, lines(value))).collect()))
+    }
+
     /// Reads fields as browsers send them; also what stands behind the question mark of an address.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());

@@ -10,7 +10,7 @@ use punctual_domain::schedule::{Rhythm, Schedule};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::form::{Form, lines};
+use super::form::{Form, PayloadForm, lines};
 use super::json::to_edit;
 use super::layout::Place;
 use super::parts::{Tone, badge, empty, table};
@@ -39,14 +39,14 @@ pub(crate) async fn edit(visitor: Visitor, Path(id): Path<String>) -> Result<Res
 }
 
 /// `POST /schedules/preview`: the same form again, with when it would fire.
-pub(crate) async fn preview(visitor: Visitor, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn preview(visitor: Visitor, PayloadForm(form): PayloadForm) -> Result<Response, Problem> {
     let preview = preview_of(&visitor, &form).await;
     let id = form.text("id").map(str::to_owned);
     draw(&visitor, id.as_deref(), &form, None, &preview).await
 }
 
 /// `POST /schedules/new`.
-pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn create(visitor: Visitor, PayloadForm(form): PayloadForm) -> Result<Response, Problem> {
     let made = match body(&form) {
         Ok(mut body) => {
             body.retain(|_, value| !value.is_null());
@@ -65,7 +65,11 @@ pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Pro
 }
 
 /// `POST /schedules/{id}/edit`.
-pub(crate) async fn save(visitor: Visitor, Path(id): Path<String>, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn save(
+    visitor: Visitor,
+    Path(id): Path<String>,
+    PayloadForm(form): PayloadForm,
+) -> Result<Response, Problem> {
     let saved = match body(&form) {
         Ok(mut body) => {
             // Whether it is on is changed by pausing and resuming, which say why.
