@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use punctual_domain::clock::Clock;
+use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, ClientArgs};
@@ -478,7 +479,8 @@ pub(super) fn show(answer: &Answer, json: bool) -> Result<ExitCode> {
                 field(&attempt["number"]),
                 at("startedAt"),
                 at("endedAt"),
-                field(&attempt["outcome"]),
+                // One that has not ended has no outcome.
+                attempt["outcome"].as_str().unwrap_or(TaskStatus::Running.as_str()).to_owned(),
                 field(&attempt["nodeId"]),
                 attempt["error"].as_str().map(|error| shortened(error, 80)).unwrap_or_default(),
             ]);

@@ -109,7 +109,7 @@ async fn topics_are_written_listed_and_paused() {
     assert!(desk.ok(&["topic", "pause", "resize"]).contains("paused"));
     let list = desk.ok(&["topic", "list"]);
     assert!(list.contains("mail.*") && list.contains("webhook") && list.contains("paused"), "{list}");
-    assert!(desk.ok(&["topic", "resume", "resize"]).contains("runs"));
+    assert!(desk.ok(&["topic", "resume", "resize"]).contains("works"));
     let shown = desk.ok(&["topic", "show", "mail.*"]);
     assert!(shown.contains("2.5 per second") && !shown.contains("swordfish"), "{shown}");
     assert_eq!(desk.ok(&["topic", "delete", "mail.*"]).trim(), "deleted mail.*");
@@ -172,6 +172,27 @@ async fn nodes_and_keys_of_a_service_are_listed() {
     assert!(code == Some(0) && error.contains("--role admin --database URL"), "{error}");
     let (code, _, error) = direct(&["key", "create", "--name", "third", "--role", "operate"]);
     assert!(code == Some(0) && error.contains("no key has the role admin"), "{error}");
+}
+
+#[tokio::test]
+async fn states_have_the_same_words_as_on_the_dashboard() {
+    let desk = Desk::open();
+    desk.ok(&["topic", "put", "resize", "--route", "pull"]);
+    let id = desk.json(&["task", "add", "resize"])["id"].as_str().unwrap().to_owned();
+    let claimed = desk.server.post("/api/v1/claims", r#"{"topics":["resize"],"waitMs":10000}"#).await;
+    assert_eq!(claimed.json()["tasks"][0]["id"], id.as_str());
+    let page = format!("/tasks/{id}");
+    for (arguments, page, word, times) in [
+        // A task, and the attempt that has not ended.
+        (&["task", "show", &id][..], &*page, "running", 2),
+        // This topic, and the plugin's.
+        (&["topic", "list"], "/topics", "works", 2),
+        (&["nodes"], "/nodes", "works", 1),
+    ] {
+        let (told, shown) = (desk.ok(arguments), desk.server.get(page).await.text);
+        assert_eq!(told.split_whitespace().filter(|said| *said == word).count(), times, "{told}");
+        assert_eq!(shown.matches(&format!("\">{word}</span>")).count(), times, "{shown}");
+    }
 }
 
 #[tokio::test]
