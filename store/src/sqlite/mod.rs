@@ -549,6 +549,23 @@ mod tests {
         let full = store.create_tasks(vec![large()], None).await;
         assert!(matches!(&full, Err(StoreError::Unavailable(reason)) if reason.contains("full")), "{full:?}");
         assert!(store.check().await.is_err());
+        // What changes nothing, or is undone, says nothing about the disk.
+        let fact = "INSERT INTO punctual_facts VALUES ('half', 'done')";
+        for (statement, kept) in [("SELECT 1", Ok(())), (fact, Err(StoreError::NotFound))] {
+            let (outcome, neighbour) = (kept.clone(), kept.clone());
+            let write = |outcome: Result<(), StoreError>| {
+                store.write(move |connection, _| {
+                    async move {
+                        sqlx::query(statement).execute(connection).await.map_err(broken)?;
+                        outcome
+                    }
+                    .boxed()
+                })
+            };
+            assert_eq!(write(outcome.clone()).await, kept);
+            assert_eq!(tokio::join!(write(outcome), write(neighbour)), (kept.clone(), kept));
+            assert!(store.check().await.is_err(), "{statement}");
+        }
         // Opened again, the connection has no limit any more.
         store.create_tasks(vec![large()], None).await.unwrap();
         assert_eq!(store.check().await, Ok(()));
