@@ -75,6 +75,13 @@ fn all_errors_of_a_configuration_come_at_once() {
             "{error}"
         );
     }
+    for (name, url) in
+        [("REDIS_URL", "redis://:swordfish@cache:99999"), ("DATABASE_URL", "postgres://me:swordfish@db:0/app")]
+    {
+        let (code, _, error) = run(punctual(folder.path()).args(["config", "check"]).env(name, url));
+        assert!(code == Some(1) && error.contains(name) && error.contains("1 to 65535"), "{error}");
+        assert!(!error.contains("swordfish"), "{error}");
+    }
     let (code, shown, error) = run(punctual(folder.path()).args(["config", "show"]).env("RESEND_API_KEY", "swordfish"));
     assert_eq!(code, Some(0), "{error}");
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
