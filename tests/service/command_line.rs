@@ -125,6 +125,22 @@ fn a_service_that_cannot_start_says_why() {
     assert!(!database.folder.path().join("punctual.db").exists(), "what cannot start leaves no database behind");
 }
 
+#[test]
+fn a_doctor_who_finds_no_file_says_so_and_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (url, code, parts) in [
+        ("sqlite://my%20tasks.db", 0, ["note    database", "/my tasks.db yet", "`punctual serve` creates it"]),
+        ("sqlite://none/punctual.db", 1, ["FAILED  database", "the folder ", "create it"]),
+    ] {
+        let (found, out, _) = run(punctual(folder.path()).arg("doctor").env("DATABASE_URL", url));
+        assert!(found == Some(code) && !out.contains("schema "), "{out}");
+        for part in parts {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_second_service_on_one_sqlite_file_is_refused() {
     let database = Database::sqlite();
@@ -133,7 +149,11 @@ async fn a_second_service_on_one_sqlite_file_is_refused() {
     let (code, _, error) = run(command.args(["serve", "--listen", "127.0.0.1:0"]).env("DATABASE_URL", &database.url));
     assert!(code == Some(1) && error.contains("in use"), "{error}");
     let (code, out, _) = run(punctual(database.folder.path()).arg("doctor").env("DATABASE_URL", &database.url));
-    assert!(code == Some(0) && out.contains("in use"), "{out}");
+    assert!(
+        code == Some(0) && out.contains("in use by a punctual that runs") && out.contains("nothing to do"),
+        "{out}"
+    );
+    assert!(!out.contains("FAILED") && !out.contains("PostgreSQL"), "nothing is wrong: {out}");
     server.stop();
 }
 

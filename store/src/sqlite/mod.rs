@@ -238,7 +238,10 @@ impl Now {
 }
 
 /// The file that a URL names; none if it is in memory.
-pub(crate) fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
+///
+/// # Errors
+/// When it is no URL of SQLite.
+pub fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
     Ok(match Place::of(url)? {
         Place::Memory => None,
         Place::File(path) => Some(path),
