@@ -183,6 +183,7 @@ struct ListArgs {
 #[derive(Debug, clap::Args)]
 struct OneArgs {
     /// The task's id
+    #[arg(value_parser = named)]
     id: String,
     #[command(flatten)]
     common: CommonArgs,
@@ -191,6 +192,7 @@ struct OneArgs {
 #[derive(Debug, clap::Args)]
 struct ManyArgs {
     /// The task's id; without one, the filters say which tasks are meant
+    #[arg(value_parser = named)]
     id: Option<String>,
     #[command(flatten)]
     filter: FilterArgs,
@@ -204,6 +206,7 @@ struct ManyArgs {
 #[derive(Debug, clap::Args)]
 struct RescheduleArgs {
     /// The task's id
+    #[arg(value_parser = named)]
     id: String,
     /// Another topic
     #[arg(long, value_name = "TOPIC")]
@@ -397,6 +400,13 @@ impl BackoffArgs {
 
 pub(super) fn millis(duration: Duration) -> Value {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
+}
+
+fn named(id: &str) -> Result<String, String> {
+    match id.trim() {
+        "" => Err("give a task's id; `punctual task list` shows them".into()),
+        _ => Ok(id.to_owned()),
+    }
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {

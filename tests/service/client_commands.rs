@@ -252,6 +252,21 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
 }
 
 #[test]
+fn whoever_names_nothing_is_told_what_to_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, part) in [
+        (&["why", ""][..], "give the id of a task or an execution, or the name or id of a schedule"),
+        (&["why", " "], "give the id of a task"),
+        (&["task", "show", ""], "give a task's id"),
+        (&["task", "cancel", ""], "give a task's id"),
+        (&["task", "reschedule", "", "--in", "1h"], "give a task's id"),
+    ] {
+        let (code, out, error) = run(punctual(folder.path()).args(arguments));
+        assert!(code == Some(2) && out.is_empty() && error.contains(part), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn without_a_service_it_is_said_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [
