@@ -452,7 +452,7 @@ pub(super) fn show(answer: &Answer, json: bool) -> Result<ExitCode> {
     facts.add("topic", field(&task["topic"]));
     facts.add("status", field(&task["status"]));
     if task["deduplicated"] == true {
-        facts.add("note", "there was a live task with this dedupe key: this is it");
+        facts.add("note", "there was a live task with this dedupe key: this is it, and nothing new was made");
     }
     facts.add("run at", format!("{} ({zone})", instant("runAt").unwrap_or_default()));
     facts.add("payload", shortened(&task["payload"].to_string(), 200));

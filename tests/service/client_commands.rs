@@ -251,6 +251,19 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
     desk.server.stop();
 }
 
+#[tokio::test]
+async fn a_second_retry_names_the_first() {
+    let desk = Desk::open();
+    // A result has at most 64 KiB: an echo of more fails.
+    let large = format!("\"{}\"", "x".repeat(65 * 1024));
+    let id = desk.json(&["task", "add", "echo", "--payload", &large])["id"].as_str().unwrap().to_owned();
+    desk.server.ended_task(&id).await;
+    let first = desk.json(&["task", "retry", &id])["id"].as_str().unwrap().to_owned();
+    let page = desk.ok(&["task", "retry", &id]);
+    assert!(page.contains(&format!("task {id} was retried before, by {first}")), "{page}");
+    desk.server.stop();
+}
+
 #[test]
 fn whoever_names_nothing_is_told_what_to_name() {
     let folder = tempfile::tempdir().unwrap();
