@@ -252,6 +252,29 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
 }
 
 #[tokio::test]
+async fn a_dry_backfill_shows_its_instants_in_the_schedules_zone() {
+    let desk = Desk::open();
+    desk.ok(&["schedule", "add", "nightly", "--cron", "30 2 * * *", "--tz", "America/New_York", "--topic", "echo"]);
+    let backfill = |from: &str, more: &[&str]| {
+        let stretch =
+            ["schedule", "backfill", "nightly", "--from", from, "--to", "2026-01-05", "--tz", "America/New_York"];
+        desk.ok(&[&stretch, more].concat())
+    };
+    let told = backfill("2026-01-03", &["--dry-run"]);
+    assert_eq!(
+        told,
+        "would make 2 fires; 0 instants had fired already, 0 were left out\n  \
+         2026-01-03 02:30:00 -05:00\n  2026-01-04 02:30:00 -05:00\n"
+    );
+    let long = backfill("2025-07-01", &["--dry-run"]);
+    assert!(long.contains("\n  2025-07-05 02:30:00 -04:00\n  … 178 more …\n  2025-12-31 02:30:00 -05:00\n"), "{long}");
+    let json: Value = serde_json::from_str(&backfill("2026-01-04", &["--dry-run", "--json"])).unwrap();
+    assert_eq!(json["instants"], serde_json::json!(["2026-01-04T07:30:00.000Z"]));
+    assert_eq!(backfill("2026-01-03", &[]), "made 2 fires; 0 instants had fired already, 0 were left out\n");
+    desk.server.stop();
+}
+
+#[tokio::test]
 async fn a_second_retry_names_the_first() {
     let desk = Desk::open();
     // A result has at most 64 KiB: an echo of more fails.
