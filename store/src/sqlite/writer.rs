@@ -64,13 +64,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction, and answers once it is committed.
-    pub(super) async fn run<T, W>(&self, failing: Failing, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    pub(super) async fn run<T: Send + 'static>(&self, failing: Failing, work: impl Work<T>) -> Result<T, StoreError> {
         let (caller, answer) = oneshot::channel();
         let call = Call { work: Some(work), failing, outcome: None, caller };
         self.jobs.send(Box::new(call)).await.map_err(|_| stopped())?;
@@ -80,6 +74,17 @@ impl Writer {
 
 fn stopped() -> StoreError {
     StoreError::Unavailable("the writer has stopped".into())
+}
+
+/// What is done with a connection, at an instant of the store's clock.
+pub(super) trait Work<T>:
+    for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static
+{
+}
+
+impl<T, W> Work<T> for W where
+    W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static
+{
 }
 
 /// Why a transaction failed, until one has changed something.
@@ -191,11 +196,7 @@ struct Call<T, W> {
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, W> Job for Call<T, W>
-where
-    T: Send + 'static,
-    W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
-{
+impl<T: Send + 'static, W: Work<T>> Job for Call<T, W> {
     fn is_wanted(&self) -> bool {
         !self.caller.is_closed()
     }
