@@ -168,6 +168,9 @@ pub enum ScheduleError {
     /// Its `endAt` leaves it no instant.
     #[error("endAt leaves it no instant to fire at")]
     EndsBeforeItFires,
+    /// Its `startAt` leaves it no instant that is looked for.
+    #[error("startAt leaves it no instant before the year 9999, and later ones are not looked for")]
+    StartsTooLate,
     /// Clock changes skip all its instants.
     #[error("it names only times that clock changes skip, and dstGap skips those")]
     OnlyInGaps,
@@ -392,9 +395,13 @@ impl Schedule {
     /// Checks that there is an instant between `startAt`, or when it was made, and `endAt`.
     fn check_fires(&self, zones: &ZoneDatabase) -> Result<(), ScheduleError> {
         let recurrence = self.definition.recurrence(zones, self.created_at)?;
-        let first = recurrence.next_after(self.definition.from(self.created_at));
-        match (first, self.definition.end_at) {
-            (None, _) => Err(ScheduleError::OnlyInGaps),
+        let from = self.definition.from(self.created_at);
+        match (recurrence.next_after(from), self.definition.end_at) {
+            (None, _) => {
+                let through_gaps = Definition { dst_gap: Some(DstGap::NextValid), ..self.definition.clone() };
+                let first = through_gaps.recurrence(zones, self.created_at)?.next_after(from);
+                Err(if first.is_some() { ScheduleError::OnlyInGaps } else { ScheduleError::StartsTooLate })
+            }
             (Some(first), Some(end_at)) if first >= end_at => Err(ScheduleError::EndsBeforeItFires),
             (Some(_), _) => Ok(()),
         }

@@ -90,7 +90,7 @@ fn configuration(warnings: &[String]) -> Check {
 }
 
 async fn database(url: &Secret) -> Vec<Check> {
-    if let Some(check) = missing_folder(url) {
+    if let Some(check) = missing_file(url) {
         return vec![check];
     }
     let schema = match tokio::time::timeout(PATIENCE, punctual_store::schema_state(url.expose())).await {
@@ -119,12 +119,24 @@ async fn database(url: &Secret) -> Vec<Check> {
 }
 
 /// A SQLite file is created at the first start, but not its folder.
-fn missing_folder(url: &Secret) -> Option<Check> {
-    let path = url.expose().strip_prefix("sqlite:")?.trim_start_matches("//").split('?').next()?;
-    let folder = std::path::Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    let found = format!("{url}: the folder {} does not exist", folder.display());
-    (!path.starts_with(':') && !folder.is_dir())
-        .then(|| Check::failed("database", found, "create it, or mend DATABASE_URL"))
+fn missing_file(url: &Secret) -> Option<Check> {
+    let file = url.expose().starts_with("sqlite:").then(|| punctual_store::sqlite::file_of(url.expose()))?.ok()??;
+    let path = std::path::absolute(&file).unwrap_or(file);
+    if path.exists() {
+        return None;
+    }
+    let folder = path.parent().filter(|folder| !folder.is_dir());
+    Some(match folder {
+        Some(folder) => {
+            let found = format!("{url}: the folder {} does not exist", folder.display());
+            Check::failed("database", found, "create it, or mend DATABASE_URL")
+        }
+        None => {
+            let found = format!("{url}: there is no file {} yet", path.display());
+            let advice = "`punctual serve` creates it, as `punctual migrate` does; if there is one elsewhere, name it by DATABASE_URL";
+            Check::note("database", found, advice)
+        }
+    })
 }
 
 /// What can only be seen by opening the database as the service does, which refuses what would not survive a power cut.
@@ -132,8 +144,13 @@ async fn open_database(url: &Secret) -> Vec<Check> {
     let options = Options { migrate: Migrate::Check, connections: 1, ..Options::default() };
     let store = match punctual_store::connect(url.expose(), options).await {
         Ok(store) => store,
-        Err(error @ ConnectError::InUse(_)) => {
-            return vec![Check::note("durability", error.to_string(), "stop the service to have this checked too")];
+        Err(ConnectError::InUse(_)) => {
+            let found = "not checked: the file is in use by a punctual that runs, which checked this when it started";
+            return vec![Check::note(
+                "durability",
+                found,
+                "nothing to do; with that one stopped it is checked here too",
+            )];
         }
         Err(error) => return vec![Check::failed("durability", error.to_string(), "see to the reason given")],
     };

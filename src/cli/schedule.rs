@@ -164,7 +164,7 @@ struct BackfillArgs {
     /// The zone that times without an offset are read in
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     tz: String,
-    /// Only count
+    /// Make nothing, and show the instants
     #[arg(long)]
     dry_run: bool,
     /// The most fires to make [default: 1000]
@@ -326,6 +326,7 @@ impl BackfillArgs {
             ("to".to_owned(), read_instant(&Some(self.to), &self.tz)?.into()),
             ("dryRun".to_owned(), self.dry_run.into()),
         ]);
+        body.extend(self.dry_run.then(|| ("instants".to_owned(), true.into())));
         body.extend(self.max_fires.map(|most| ("maxFires".to_owned(), most.into())));
         let answer = client.post(&["schedules", &id, "backfill"], body.into()).await?;
         if self.common.json {
@@ -333,12 +334,21 @@ impl BackfillArgs {
         }
         let counts = answer.json()?;
         let made = if self.dry_run { "would make" } else { "made" };
-        print(&format!(
-            "{made} {} fires; {} instants had fired already, {} were left out",
+        let mut text = format!(
+            "{made} {} fires; {} instants had fired already, {} were left out\n",
             field(&counts["made"]),
             field(&counts["alreadyFired"]),
             field(&counts["skipped"])
-        ))
+        );
+        if let Some(instants) = counts["instants"].as_array() {
+            let schedule = client.get(&["schedules", &id], &[]).await?.json()?;
+            let (clockface, zone) = (Clockface::new(when::zones()?), field(&schedule["timezone"]));
+            let lines = instants.iter().filter_map(|at| clockface.show_field(at, &zone));
+            for line in ends_of(lines.collect()) {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        print(&text)
     }
 }
 
@@ -437,6 +447,17 @@ fn length(ms: i64) -> String {
     parts.join(" ")
 }
 
+/// The lines of a list; of a long one the first and the last few.
+fn ends_of(mut lines: Vec<String>) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let left_out = lines.len().saturating_sub(2 * SHOWN);
+    // A line that says how many there are is no shorter than one of them.
+    if left_out > 1 {
+        lines.splice(SHOWN..SHOWN + left_out, [format!("… {left_out} more …")]);
+    }
+    lines
+}
+
 fn state(schedule: &Value) -> &'static str {
     match (schedule["enabled"].as_bool(), schedule["nextFireAt"].is_null()) {
         (Some(false), _) => "paused",
@@ -500,6 +521,14 @@ fn show(answer: &Answer, common: &CommonArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_list_both_ends_are_told() {
+        let told = |count: usize| ends_of((1..=count).map(|number| number.to_string()).collect()).join(" ");
+        assert_eq!((told(0).as_str(), told(2).as_str()), ("", "1 2"));
+        assert_eq!(told(11), "1 2 3 4 5 6 7 8 9 10 11");
+        assert_eq!(told(13), "1 2 3 4 5 … 3 more … 9 10 11 12 13");
+    }
 
     #[test]
     fn a_length_of_time_is_told_exactly() {

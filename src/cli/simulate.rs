@@ -83,7 +83,7 @@ impl Page<'_> {
         text.push_str("\n\n");
         text.push_str(&self.histogram());
         if !report.busiest.is_empty() {
-            text.push_str("\n\nBusiest minutes\n");
+            text.push_str(&format!("\n\nBusiest minutes ({})\n", self.zone.unwrap_or("UTC")));
             text.push_str(&self.busiest());
         }
         text.push_str(&format!("\n\n{} fires of {} schedules", report.fires, report.schedules.len()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use punctual_domain::clock::Clock;
+use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, ClientArgs};
@@ -183,6 +184,7 @@ struct ListArgs {
 #[derive(Debug, clap::Args)]
 struct OneArgs {
     /// The task's id
+    #[arg(value_parser = named)]
     id: String,
     #[command(flatten)]
     common: CommonArgs,
@@ -191,6 +193,7 @@ struct OneArgs {
 #[derive(Debug, clap::Args)]
 struct ManyArgs {
     /// The task's id; without one, the filters say which tasks are meant
+    #[arg(value_parser = named)]
     id: Option<String>,
     #[command(flatten)]
     filter: FilterArgs,
@@ -204,6 +207,7 @@ struct ManyArgs {
 #[derive(Debug, clap::Args)]
 struct RescheduleArgs {
     /// The task's id
+    #[arg(value_parser = named)]
     id: String,
     /// Another topic
     #[arg(long, value_name = "TOPIC")]
@@ -399,6 +403,13 @@ pub(super) fn millis(duration: Duration) -> Value {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
 }
 
+fn named(id: &str) -> Result<String, String> {
+    match id.trim() {
+        "" => Err("give a task's id; `punctual task list` shows them".into()),
+        _ => Ok(id.to_owned()),
+    }
+}
+
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))
@@ -442,7 +453,7 @@ pub(super) fn show(answer: &Answer, json: bool) -> Result<ExitCode> {
     facts.add("topic", field(&task["topic"]));
     facts.add("status", field(&task["status"]));
     if task["deduplicated"] == true {
-        facts.add("note", "there was a live task with this dedupe key: this is it");
+        facts.add("note", "there was a live task with this dedupe key: this is it, and nothing new was made");
     }
     facts.add("run at", format!("{} ({zone})", instant("runAt").unwrap_or_default()));
     facts.add("payload", shortened(&task["payload"].to_string(), 200));
@@ -478,7 +489,8 @@ pub(super) fn show(answer: &Answer, json: bool) -> Result<ExitCode> {
                 field(&attempt["number"]),
                 at("startedAt"),
                 at("endedAt"),
-                field(&attempt["outcome"]),
+                // One that has not ended has no outcome.
+                attempt["outcome"].as_str().unwrap_or(TaskStatus::Running.as_str()).to_owned(),
                 field(&attempt["nodeId"]),
                 attempt["error"].as_str().map(|error| shortened(error, 80)).unwrap_or_default(),
             ]);

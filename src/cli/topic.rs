@@ -216,7 +216,7 @@ async fn list(common: &CommonArgs) -> Result<()> {
             field(&topic["route"]["type"]),
             field(&topic["concurrency"]),
             field(&topic["ratePerSecond"]),
-            if topic["paused"] == true { "paused" } else { "runs" }.to_owned(),
+            if topic["paused"] == true { "paused" } else { "works" }.to_owned(),
         ]);
     }
     print(&if table.is_empty() { "no topics".to_owned() } else { table.text() })
@@ -233,7 +233,7 @@ fn show(answer: &Answer, json: bool) -> Result<()> {
     facts.add("route", field(&topic["route"]["type"]));
     facts.add_some("url", some(&topic["route"]["url"]));
     facts.add_some("queue", some(&topic["route"]["queue"]));
-    facts.add("state", if topic["paused"] == true { "paused" } else { "runs" });
+    facts.add("state", if topic["paused"] == true { "paused" } else { "works" });
     facts.add("concurrency", field(&topic["concurrency"]));
     facts.add_some("rate", some(&topic["ratePerSecond"]).map(|rate| format!("{rate} per second")));
     facts.add_some("attempts", some(&topic["retry"]["attempts"]));

@@ -18,6 +18,7 @@ Examples:
   punctual why nightly-billing --database postgres://me@localhost/app")]
 pub(super) struct WhyArgs {
     /// The id of a task or an execution, or the name or id of a schedule
+    #[arg(value_parser = named)]
     id: String,
     #[command(flatten)]
     look: LookArgs,
@@ -39,6 +40,13 @@ impl WhyArgs {
         };
         print(&if self.look.json { text } else { page(&report) })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn named(id: &str) -> Result<String, String> {
+    match id.trim() {
+        "" => Err("give the id of a task or an execution, or the name or id of a schedule".into()),
+        _ => Ok(id.to_owned()),
     }
 }
 

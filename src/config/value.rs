@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lettre::message::Mailbox;
+use reqwest::Url;
 
 use super::Secret;
 use crate::routes::signature;
@@ -103,9 +104,15 @@ pub(super) fn one_of(text: &str, names: &[&'static str]) -> Result<&'static str,
 
 /// A URL with one of `schemes`, of which the password is a secret.
 pub(super) fn url(text: &str, schemes: &[&str]) -> Result<Secret, String> {
-    match text.split_once("://") {
-        Some((scheme, rest)) if schemes.contains(&scheme) && !rest.is_empty() => Ok(Secret::url(text)),
-        _ => Err(format!("a URL that begins with {}://", schemes.join(":// or "))),
+    let begins_well =
+        text.split_once("://").is_some_and(|(scheme, rest)| schemes.contains(&scheme) && !rest.is_empty());
+    if !begins_well {
+        return Err(format!("a URL that begins with {}://", schemes.join(":// or ")));
+    }
+    match Url::parse(text).map(|url| url.port()) {
+        Ok(Some(0)) => Err("a URL whose port is 1 to 65535".into()),
+        Ok(_) => Ok(Secret::url(text)),
+        Err(error) => Err(format!("a URL that can be read, with a port of 1 to 65535 if it names one ({error})")),
     }
 }
 
@@ -214,6 +221,29 @@ mod tests {
         for text in ["nonsense", "127.0.0.1", "localhost:", "localhost:70000", ":80"] {
             assert!(address(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn urls_can_be_read_and_name_a_port_that_there_is() {
+        for text in
+            ["redis://cache", "redis://:secret@cache:65535/1", "redis://[::1]:6379", "rediss://cache:6380#insecure"]
+        {
+            assert_eq!(url(text, &["redis", "rediss"]).unwrap().expose(), text);
+        }
+        for text in [
+            "redis://cache:99999",
+            "redis://:secret@cache:0",
+            "redis://[::1]:65536",
+            "redis://cache:port",
+            "redis://[::1",
+        ] {
+            let refusal = url(text, &["redis"]).unwrap_err();
+            assert!(refusal.contains("1 to 65535"), "{text}: {refusal}");
+        }
+        assert!(database_url("postgres:///app?host=/run/postgresql").is_ok());
+        assert!(database_url("postgres://%2Frun%2Fpostgresql/app").is_ok());
+        assert!(database_url("postgres://me@db:70000/app").is_err());
+        assert!(web_address("https://example.com:443000/").is_err());
     }
 
     #[test]

@@ -69,7 +69,52 @@ fn cells(visitor: &Visitor, entry: &AuditEntry) -> Vec<Markup> {
         html! { (entry.actor) },
         // Where it is too long for its line, it goes on behind a slash.
         html! { code { @for part in entry.action.split_inclusive('/') { (part) wbr; } } },
-        html! { @if entry.target.is_empty() { span.dim { "—" } } @else { code { (entry.target) } } },
+        html! {
+            @if entry.target.is_empty() { span.dim { "—" } }
+            @else if let Some(page) = page_of(entry) { a href=(page) { code { (entry.target) } } }
+            @else { code { (entry.target) } }
+        },
         badge(tone, &entry.status.to_string()),
     ]
+}
+
+/// The page of what was changed, where it has one of its own and may still be there.
+fn page_of(entry: &AuditEntry) -> Option<String> {
+    let (method, route) = entry.action.split_once(' ')?;
+    let place = route.strip_prefix("/api/v1/")?.split('/').next()?;
+    let has_page = matches!(place, "schedules" | "tasks" | "outbox") && method != "DELETE" && entry.status != 404;
+    // The target stands as it does in an address.
+    has_page.then(|| format!("/{place}/{}", entry.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_has_a_link_where_it_has_a_page() {
+        for (action, status, expected) in [
+            ("POST /api/v1/schedules", 201, Some("/schedules/x")),
+            ("POST /api/v1/tasks/{id}/cancel", 200, Some("/tasks/x")),
+            ("POST /api/v1/tasks/{id}/cancel", 404, None),
+            ("POST /api/v1/outbox/{id}/retry", 409, Some("/outbox/x")),
+            ("DELETE /api/v1/schedules/{id}", 204, None),
+            ("PUT /api/v1/topics/{name}", 200, None),
+            ("key create", 200, None),
+        ] {
+            let entry = AuditEntry {
+                id: AuditId::generate(),
+                at: DateTime::UNIX_EPOCH,
+                key_id: None,
+                actor: "a".into(),
+                action: action.into(),
+                target: "x".into(),
+                status,
+                request_id: String::new(),
+            };
+            assert_eq!(page_of(&entry).as_deref(), expected, "{action}");
+        }
+    }
 }

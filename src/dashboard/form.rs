@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
 
 use crate::http::Api;
-use crate::http::body::FormBody;
+use crate::http::body::{FormBody, PayloadFormBody};
 use crate::http::problem::{Code, Problem};
 
 /// How many fields a form may have: read, an empty one takes far more memory than its bytes did.
@@ -20,15 +20,34 @@ impl FromRequest<Arc<Api>> for Form {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
-        let body = FormBody::from_request(request, api).await?;
-        if body.0.text.split('&').count() > MOST {
-            return Err(Problem::new(Code::Invalid, format!("a form has at most {MOST} fields")));
-        }
-        Self::of(&body.0.text).ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))
+        let FormBody(body) = FormBody::from_request(request, api).await?;
+        Self::sent(&body.text)
+    }
+}
+
+/// A form that has a payload among its fields.
+pub(crate) struct PayloadForm(pub(crate) Form);
+
+impl FromRequest<Arc<Api>> for PayloadForm {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        let PayloadFormBody(body) = PayloadFormBody::from_request(request, api).await?;
+        Form::sent(&body.text).map(Self)
     }
 }
 
 impl Form {
+    /// Reads the body of a form.
+    fn sent(text: &str) -> Result<Self, Problem> {
+        if text.split('&').count() > MOST {
+            return Err(Problem::new(Code::Invalid, format!("a form has at most {MOST} fields")));
+        }
+        let form =
+            Self::of(text).ok_or_else(|| Problem::new(Code::Invalid, "the form is not UTF-8 once it is decoded"))?;
+        Ok(Self(form.0.into_iter().map(|(name, value)| (name, lines(value))).collect()))
+    }
+
     /// Reads fields as browsers send them; also what stands behind the question mark of an address.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
@@ -98,6 +117,11 @@ pub(crate) fn encoded(text: &str) -> String {
     text.bytes().map(escaped).collect()
 }
 
+/// A text with the line ends that people write. Browsers send others, whatever they were given.
+pub(crate) fn lines(text: String) -> String {
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
+}
+
 fn decoded(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut read = Vec::with_capacity(bytes.len());
@@ -130,6 +154,13 @@ mod tests {
         assert_eq!((form.text("empty"), form.raw("flag"), form.raw("none")), (None, Some(""), None));
         assert_eq!(form.all("calendar").collect::<Vec<_>>(), ["x", "y"]);
         assert!(Form::of("a=%ff").is_none());
+    }
+
+    #[test]
+    fn lines_end_in_one_way() {
+        for (sent, expected) in [("a", "a"), ("a\r\nb\r\n", "a\nb\n"), ("\r\r\n\n", "\n\n\n")] {
+            assert_eq!(lines(sent.to_owned()), expected);
+        }
     }
 
     #[test]

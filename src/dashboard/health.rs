@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     pub(crate) redis: Option<bool>,
     /// How many tasks are due and wait.
     pub(crate) due: u64,
-    /// Topics whose tasks are overdue, the one with the oldest first; `None` while that is not known.
+    /// Topics whose tasks are overdue or held, the one with the oldest first; `None` while that is not known.
     pub(crate) overdue: Option<Vec<Overdue>>,
     /// How many tasks failed in the last hour.
     pub(crate) failed: u64,
@@ -60,6 +60,8 @@ pub(crate) enum Cause {
     Late,
     /// Workers claim the tasks of this topic, and none has any at the moment.
     Unclaimed,
+    /// Somebody paused the topic: they are meant to wait, however long it has been.
+    Paused,
 }
 
 /// One sentence, how serious it is, and where to read more.
@@ -67,20 +69,20 @@ pub(crate) enum Cause {
 pub(crate) struct Sentence {
     pub(crate) tone: Tone,
     pub(crate) text: String,
-    /// The topics whose tasks it is about.
-    pub(crate) topics: Vec<String>,
+    /// The topics whose tasks it is about, and what holds those up.
+    pub(crate) about: Option<(Cause, Vec<String>)>,
 }
 
 /// What is to be said, the most important first; the first is the headline.
 pub(crate) fn sentences(facts: &Facts) -> Vec<Sentence> {
     let mut said = Vec::new();
-    let mut say = |tone, text: String| said.push(Sentence { tone, text, topics: Vec::new() });
+    let mut say = |tone, text: String| said.push(Sentence { tone, text, about: None });
     if !facts.late.is_empty() {
         say(Tone::Bad, late(facts));
     }
     said.extend(overdue(facts, Cause::Late));
     let is_on_time = said.is_empty();
-    let mut say = |tone, text: String| said.push(Sentence { tone, text, topics: Vec::new() });
+    let mut say = |tone, text: String| said.push(Sentence { tone, text, about: None });
     if facts.is_paused {
         say(Tone::Late, "This node is paused: nothing fires and nothing runs here until it is resumed.".into());
     } else if !facts.has_leader && facts.schedules > 0 {
@@ -106,12 +108,14 @@ pub(crate) fn sentences(facts: &Facts) -> Vec<Sentence> {
         say(Tone::Late, format!("{} failed in the last hour.", tasks(facts.failed)));
     }
     said.extend(overdue(facts, Cause::Unclaimed));
-    let waiting = match facts.due {
+    said.extend(overdue(facts, Cause::Paused));
+    let paused = facts.overdue.iter().flatten().filter(|overdue| overdue.cause == Cause::Paused);
+    let waiting = match facts.due.saturating_sub(paused.map(|overdue| overdue.due).sum()) {
         0 => None,
         1 => Some("1 task is due and waits.".into()),
         due => Some(format!("{} are due and wait.", tasks(due))),
     };
-    said.extend(waiting.map(|text| Sentence { tone: Tone::Waiting, text, topics: Vec::new() }));
+    said.extend(waiting.map(|text| Sentence { tone: Tone::Waiting, text, about: None }));
     said
 }
 
@@ -143,8 +147,15 @@ fn overdue(facts: &Facts, cause: Cause) -> Option<Sentence> {
             let tasks = tasks(due);
             (Tone::Waiting, format!("{tasks} wait for a worker to claim them, the oldest for {}: {of}.", span(oldest)))
         }
+        (Cause::Paused, 1) => {
+            (Tone::Waiting, format!("1 task waits because its topic is paused, for {}: {of}.", span(oldest)))
+        }
+        (Cause::Paused, due) => {
+            let (tasks, whose) = (tasks(due), if found.len() == 1 { "their topic is" } else { "their topics are" });
+            (Tone::Waiting, format!("{tasks} wait because {whose} paused, the oldest for {}: {of}.", span(oldest)))
+        }
     };
-    Some(Sentence { tone, text, topics })
+    Some(Sentence { tone, text, about: Some((cause, topics)) })
 }
 
 fn late(facts: &Facts) -> String {
@@ -330,7 +341,12 @@ mod tests {
             nodes: 2,
             redis: Some(false),
             due: 1_204,
-            overdue: Some(vec![overdue("mail", 2, 60, Cause::Late), overdue("pulled", 3, 90, Cause::Unclaimed)]),
+            overdue: Some(vec![
+                overdue("held", 3, 100, Cause::Paused),
+                overdue("pulled", 3, 90, Cause::Unclaimed),
+                overdue("mail", 2, 60, Cause::Late),
+                overdue("held.too", 1, 5, Cause::Paused),
+            ]),
             failed: 1,
             ..well()
         };
@@ -343,12 +359,33 @@ mod tests {
             "Redis",
             "1 task failed",
             "3 tasks wait for a worker to claim them, the oldest for 90 s: pulled.",
-            "1\u{202f}204 tasks",
+            "4 tasks wait because their topics are paused, the oldest for 2 min: held, held.too.",
+            "1\u{202f}200 tasks are due and wait.",
         ];
         for (sentence, part) in said.iter().zip(parts) {
             assert!(sentence.text.contains(part), "{}", sentence.text);
         }
         assert_eq!(said.len(), parts.len());
-        assert_eq!(said[1].topics, ["mail"]);
+        assert_eq!(said[1].about, Some((Cause::Late, vec!["mail".to_owned()])));
+    }
+
+    #[test]
+    fn what_waits_because_somebody_paused_it_is_no_trouble_and_has_its_reason() {
+        for (found, due, expected) in [
+            (
+                vec![overdue("held", 1, 240, Cause::Paused)],
+                1,
+                "1 task waits because its topic is paused, for 4 min: held.",
+            ),
+            (
+                vec![overdue("held", 2, 5, Cause::Paused)],
+                2,
+                "2 tasks wait because their topic is paused, the oldest for 5 s: held.",
+            ),
+        ] {
+            let said = sentences(&Facts { overdue: Some(found), due, ..well() });
+            assert_eq!((said.len(), said[0].tone), (2, Tone::Good), "{said:?}");
+            assert_eq!(said[1].text, expected);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! JSON on a page: laid out for people, and no more of it than they can read.
 
 use maud::{Markup, html};
+use punctual_domain::task::MAX_PAYLOAD_BYTES;
 
 use super::parts::number;
 
@@ -43,9 +44,9 @@ fn beginning(most: usize, text: &str) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// JSON for people to edit, all of it: laid out, unless that makes far more of it than it is.
+/// JSON for people to edit, all of it: laid out, unless that makes far more of it than it is, or more than a payload may be.
 pub(crate) fn to_edit(text: &str) -> String {
-    let most = SHOWN.max(text.len() * 2);
+    let most = SHOWN.max(text.len() * 2).min(MAX_PAYLOAD_BYTES);
     let laid = laid_out_up_to(most, text);
     if laid.len() > most { text.to_owned() } else { laid }
 }
@@ -128,7 +129,7 @@ mod tests {
             let page = json(text, "/whole").into_string();
             assert!(page.len() < 8 * SHOWN && page.contains("href=\"/whole\""), "{}", page.len());
             let edited = to_edit(text);
-            assert!(edited.len() <= 2 * text.len(), "{}", edited.len());
+            assert!(edited.len() <= MAX_PAYLOAD_BYTES, "{}: it could not be saved", edited.len());
             let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
             assert_eq!(read(&edited), read(text));
         }

@@ -63,7 +63,7 @@ fn cells(visitor: &Visitor, KnownNode { node, about, is_silent, leads }: &KnownN
         html! {
             @if *is_silent { (badge(Tone::Bad, "silent")) }
             @else if about.paused { (badge(Tone::Waiting, "paused")) }
-            @else { (badge(Tone::Good, "well")) }
+            @else { (badge(Tone::Good, "works")) }
             @if *leads { " " (badge(Tone::Busy, "leads")) }
         },
         parts::ago(node.seen_at, visitor.now),

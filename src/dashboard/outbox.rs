@@ -44,7 +44,7 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     messages.truncate(LIMIT as usize);
     let next_cursor = messages.last().filter(|_| has_more).map(|last| cursor::after(last.id.0));
     let rows: Vec<_> = messages.iter().map(|message| cells(&visitor, message)).collect();
-    let tabs = [(None, "All"), (Some("pending"), "Waiting"), (Some("failed"), "Failed"), (Some("sent"), "Sent")];
+    let tabs = [(None, "All"), (Some("pending"), "Pending"), (Some("failed"), "Failed"), (Some("sent"), "Sent")];
     let body = html! {
         section #messages.sheet data-live {
             div.head {
@@ -191,9 +191,10 @@ fn cells(visitor: &Visitor, message: &Message) -> Vec<Markup> {
 }
 
 fn tone(status: MessageStatus) -> Markup {
-    match status {
-        MessageStatus::Pending => badge(Tone::Waiting, "waiting"),
-        MessageStatus::Sent => badge(Tone::Good, "sent"),
-        MessageStatus::Failed => badge(Tone::Bad, "failed"),
-    }
+    let tone = match status {
+        MessageStatus::Pending => Tone::Waiting,
+        MessageStatus::Sent => Tone::Good,
+        MessageStatus::Failed => Tone::Bad,
+    };
+    badge(tone, status.as_str())
 }

@@ -14,7 +14,7 @@ use super::ahead::{self, Ahead, LATE, SCHEDULES, timeline};
 use super::chart::{self, Column};
 use super::failures::{self, failed};
 use super::form::encoded;
-use super::health::{self, Cause, Facts, OVERDUE, Overdue, Sentence};
+use super::health::{self, Cause, Facts, OVERDUE, Overdue};
 use super::lately::{Lately, within};
 use super::layout::Place;
 use super::live::Live;
@@ -168,15 +168,20 @@ fn facts(
     }
 }
 
-/// The topics whose tasks should have begun, those that wait longest first. What somebody paused is meant to wait.
+/// The topics whose tasks should have begun, those that wait longest first. What somebody paused is meant to wait, and is named
+/// with that as the reason as soon as it is due.
 fn overdue(loads: &[Load], topics: &[TopicDefinition], now: DateTime<Utc>) -> Vec<Overdue> {
     let late = |load: &Load| {
         let by = now - load.due_since?;
         let definition = TopicDefinition::for_topic(topics, &Topic::from_stored(load.topic.as_str()));
         let is_pulled = definition.is_some_and(|definition| definition.route == Route::Pull);
-        let cause = if is_pulled && load.running == 0 { Cause::Unclaimed } else { Cause::Late };
-        let is_meant = definition.is_some_and(|definition| definition.paused);
-        (by > OVERDUE && !is_meant).then(|| Overdue { topic: load.topic.clone(), due: load.due, by, cause })
+        let cause = match definition.is_some_and(|definition| definition.paused) {
+            true => Cause::Paused,
+            false if is_pulled && load.running == 0 => Cause::Unclaimed,
+            false => Cause::Late,
+        };
+        let is_told = cause == Cause::Paused || by > OVERDUE;
+        is_told.then(|| Overdue { topic: load.topic.clone(), due: load.due, by, cause })
     };
     let mut late: Vec<_> = loads.iter().filter_map(late).collect();
     late.sort_by_key(|overdue| std::cmp::Reverse(overdue.by));
@@ -190,14 +195,14 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
         div.health.sheet {
             @if let Some(first) = first {
                 h1 class={ "headline " (first.tone.class()) } { (first.text) }
-                @if !first.topics.is_empty() { p.see { "See the tasks of " (waiting_tasks(first, now)) } }
+                @if let Some((cause, topics)) = &first.about { p.see { "See the tasks of " (waiting_tasks(*cause, topics, now)) } }
             }
             @if !more.is_empty() {
                 ul.more {
                     @for sentence in more {
                         li class=(sentence.tone.class()) {
                             (sentence.text)
-                            @if !sentence.topics.is_empty() { " See " (waiting_tasks(sentence, now)) }
+                            @if let Some((cause, topics)) = &sentence.about { " See " (waiting_tasks(*cause, topics, now)) }
                         }
                     }
                 }
@@ -218,15 +223,16 @@ fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Marku
     }
 }
 
-/// Leads to the tasks that a sentence is about.
-fn waiting_tasks(sentence: &Sentence, now: DateTime<Utc>) -> Markup {
-    let until = instant(now - OVERDUE);
+/// Leads to the tasks that a sentence is about, and to where what was paused can be resumed.
+fn waiting_tasks(cause: Cause, topics: &[String], now: DateTime<Utc>) -> Markup {
+    let until = instant(if cause == Cause::Paused { now } else { now - OVERDUE });
     html! {
-        @for (i, topic) in sentence.topics.iter().enumerate() {
+        @for (i, topic) in topics.iter().enumerate() {
             @if i > 0 { ", " }
             a href={ "/tasks?status=pending&topic=" (encoded(topic)) "&to=" (encoded(&until)) } { (topic) }
         }
         "."
+        @if cause == Cause::Paused { " Resume under " a href="/topics" { "Topics" } "." }
     }
 }
 
@@ -355,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_overdue_unless_somebody_wants_them_to_wait() {
+    fn tasks_are_overdue_unless_somebody_wants_them_to_wait_which_is_the_reason_at_once() {
         let now: DateTime<Utc> = "2026-11-18T12:00:00Z".parse().unwrap();
         let define = |name: &str, route: Route, paused| TopicDefinition {
             paused,
@@ -376,13 +382,20 @@ mod tests {
             load("new", Some(30), 0),
             load("mail", Some(31), 0),
             load("held", Some(900), 0),
+            load("held", Some(1), 0),
             load("pulled", Some(60), 0),
             load("pulled.busy", Some(90), 1),
             load("running", None, 3),
         ];
         let found: Vec<_> =
             overdue(&loads, &topics, now).into_iter().map(|one| (one.topic, one.by.num_seconds(), one.cause)).collect();
-        let expected = [("pulled.busy", 90, Cause::Late), ("pulled", 60, Cause::Unclaimed), ("mail", 31, Cause::Late)];
+        let expected = [
+            ("held", 900, Cause::Paused),
+            ("pulled.busy", 90, Cause::Late),
+            ("pulled", 60, Cause::Unclaimed),
+            ("mail", 31, Cause::Late),
+            ("held", 1, Cause::Paused),
+        ];
         assert_eq!(found, expected.map(|(topic, by, cause)| (topic.to_owned(), by, cause)));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         p.trail { a href="/schedules" { "Schedules" } " /" }
         section #schedule data-live {
             div.head { h1 { (name) " " (state(&schedule)) } }
-            @if let Some(description) = &schedule.definition.description { p.dim { (description) } }
+            @if let Some(description) = &schedule.definition.description { p.dim.prose { (description) } }
             @if !schedule.enabled {
                 p.notice.waiting {
                     "Paused"

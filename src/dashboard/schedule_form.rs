@@ -10,7 +10,7 @@ use punctual_domain::schedule::{Rhythm, Schedule};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::form::Form;
+use super::form::{Form, PayloadForm, lines};
 use super::json::to_edit;
 use super::layout::Place;
 use super::parts::{Tone, badge, empty, table};
@@ -39,14 +39,14 @@ pub(crate) async fn edit(visitor: Visitor, Path(id): Path<String>) -> Result<Res
 }
 
 /// `POST /schedules/preview`: the same form again, with when it would fire.
-pub(crate) async fn preview(visitor: Visitor, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn preview(visitor: Visitor, PayloadForm(form): PayloadForm) -> Result<Response, Problem> {
     let preview = preview_of(&visitor, &form).await;
     let id = form.text("id").map(str::to_owned);
     draw(&visitor, id.as_deref(), &form, None, &preview).await
 }
 
 /// `POST /schedules/new`.
-pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn create(visitor: Visitor, PayloadForm(form): PayloadForm) -> Result<Response, Problem> {
     let made = match body(&form) {
         Ok(mut body) => {
             body.retain(|_, value| !value.is_null());
@@ -65,16 +65,26 @@ pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Pro
 }
 
 /// `POST /schedules/{id}/edit`.
-pub(crate) async fn save(visitor: Visitor, Path(id): Path<String>, form: Form) -> Result<Response, Problem> {
+pub(crate) async fn save(
+    visitor: Visitor,
+    Path(id): Path<String>,
+    PayloadForm(form): PayloadForm,
+) -> Result<Response, Problem> {
     let saved = match body(&form) {
         Ok(mut body) => {
             // Whether it is on is changed by pausing and resuming, which say why.
             body.remove("enabled");
             let schedule = find(&visitor.api, schedule_id(&id)?).await?;
             let (seen, stored) = (schedule.version.to_string(), schedule.definition.payload.as_str());
-            let is_same = |entered: &str| entered.replace("\r\n", "\n") == to_edit(stored);
-            // What was not touched stays as it was written.
-            let payload = if form.raw("payload").is_some_and(is_same) { stored } else { entered_payload(&form) };
+            // What was not touched stays as it was written, with the line ends that it has.
+            let is_same =
+                |name: &str, shown: &str| form.raw(name).is_some_and(|entered| entered == lines(shown.into()));
+            let payload = if is_same("payload", &to_edit(stored)) { stored } else { entered_payload(&form) };
+            if let Some(description) = &schedule.definition.description
+                && is_same("description", description)
+            {
+                body.insert("description".into(), description.as_str().into());
+            }
             // The whole is replaced: a patch would take each `null` in the payload for something to remove.
             body.insert("payload".into(), Value::Null);
             let rest = merge(&document(&schedule)?, &Value::from(body).to_string());
@@ -324,7 +334,7 @@ fn inputs(fields: &Form, errors: &[FieldError], calendars: &[Calendar], is_new: 
             div.fields {
                 (input("name", "Name", "", "nightly-report"))
                 (input("topic", "Topic", "where its tasks go", "report.nightly"))
-                div.wide { (input("description", "Description", "for people", "")) }
+                div.wide { (description(fields, errors)) }
             }
         }
         fieldset.sheet {
@@ -395,6 +405,20 @@ fn interval(fields: &Form, errors: &[FieldError]) -> Markup {
             label for="every" { "Interval" }
             input #every name="every" value=[fields.raw("every")] placeholder="15m" aria-invalid=[wrong.map(|_| "true")] aria-describedby="every-said";
             (beside("every", "such as 90s, 15m, 1h30m or 2d", wrong))
+        }
+    }
+}
+
+fn description(fields: &Form, errors: &[FieldError]) -> Markup {
+    let wrong = errors.iter().find(|error| error.field == "description");
+    let entered = fields.raw("description").unwrap_or_default();
+    let rows = entered.lines().count().clamp(2, 12);
+    html! {
+        div.field {
+            label for="description" { "Description" }
+            // Browsers leave out a line end that comes first; this is the one.
+            textarea.prose #description name="description" rows=(rows) aria-invalid=[wrong.map(|_| "true")] aria-describedby="description-said" { "\n" (entered) }
+            (beside("description", "for people", wrong))
         }
     }
 }

@@ -192,7 +192,7 @@ fn timeline(attempts: &[AttemptRecord], now: DateTime<Utc>, whole: &str) -> Mark
                     div.head {
                         span {
                             strong { "Attempt " (attempt.number) } " "
-                            (badge(tone, attempt.outcome.map_or("running", AttemptOutcome::as_str)))
+                            (badge(tone, attempt.outcome.map_or(TaskStatus::Running.as_str(), AttemptOutcome::as_str)))
                         }
                         span.hint {
                             (clock(attempt.started_at)) " · "

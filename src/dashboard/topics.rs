@@ -50,7 +50,7 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     let rows = rows(&definitions, loads.as_ref().map_or(&[], |loads| &loads.topics));
     let counted_at = loads.as_ref().map(|loads| loads.at);
     let shown: Vec<_> = rows.iter().map(|row| cells(&visitor, row, counted_at)).collect();
-    let heads = ["Topic", "Route", "Waiting", "Running", "Rate", "Lag", "State", ""];
+    let heads = ["Topic", "Route", "Due", "Running", "Rate", "Lag", "State", ""];
     let body = html! {
         section #topics.sheet data-live {
             div.head {
@@ -67,7 +67,7 @@ pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
             }
         }
         p.hint {
-            "Waiting are tasks that are due and that nobody has begun; the lag is how long the oldest of them waits. A name that ends in "
+            "Due are pending tasks whose time has come and that nobody has begun; the lag is how long the oldest of them waits. A name that ends in "
             code { ".*" } " stands for all topics that begin so and have no closer definition."
         }
     };
@@ -159,7 +159,7 @@ fn cells(visitor: &Visitor, row: &Row<'_>, counted_at: Option<DateTime<Utc>>) ->
             @for load in busiest {
                 span.sub {
                     a.mono href={ "/tasks?topic=" (encoded(&load.topic)) } { (load.topic) }
-                    " " (parts::number(load.due)) " waiting, " (parts::number(load.running)) " running"
+                    " " (parts::number(load.due)) " due, " (parts::number(load.running)) " running"
                 }
             }
             @if more > 0 { span.sub { "and " (more) " more" } }
@@ -185,7 +185,7 @@ fn cells(visitor: &Visitor, row: &Row<'_>, counted_at: Option<DateTime<Utc>>) ->
         },
         match is_paused {
             true => badge(Tone::Waiting, "paused"),
-            false => badge(Tone::Good, "working"),
+            false => badge(Tone::Good, "works"),
         },
         html! {
             @if row.definition.is_some() && visitor.may(Role::Operate) {

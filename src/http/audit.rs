@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use punctual_domain::audit::{AuditEntry, LOCAL};
@@ -63,7 +63,7 @@ pub(crate) async fn note(State(api): State<Arc<Api>>, mut request: Request, next
     let action = format!("{} {route}", request.method());
     let in_path = target_of(&route, request.uri().path());
     let response = next.run(request).await;
-    let target = target.get().unwrap_or(in_path);
+    let target = target.get().or_else(|| made(&in_path, &response)).unwrap_or(in_path);
     write(&api, caller.as_ref(), action, target, response.status(), request_id).await;
     response
 }
@@ -139,8 +139,17 @@ fn changes(method: &Method, access: impl FnOnce() -> Option<Access>) -> bool {
 /// What stands in the path where the route has a name in braces.
 fn target_of(route: &str, path: &str) -> String {
     let pairs = route.split('/').zip(path.split('/'));
-    let mut target =
-        pairs.filter(|(part, _)| part.starts_with('{')).map(|(_, said)| said).collect::<Vec<_>>().join("/");
+    bounded(pairs.filter(|(part, _)| part.starts_with('{')).map(|(_, said)| said).collect::<Vec<_>>().join("/"))
+}
+
+/// What was made, where the path names nothing: what stands last in where the answer says it is.
+fn made(in_path: &str, response: &Response) -> Option<String> {
+    let is_made = in_path.is_empty() && response.status() == StatusCode::CREATED;
+    let location = response.headers().get(header::LOCATION).filter(|_| is_made)?.to_str().ok()?;
+    location.rsplit('/').next().map(|name| bounded(name.to_owned()))
+}
+
+fn bounded(mut target: String) -> String {
     target.truncate(target.floor_char_boundary(MAX_TARGET_BYTES));
     target
 }

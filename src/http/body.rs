@@ -7,6 +7,7 @@ use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use futures::StreamExt;
+use punctual_domain::task::MAX_PAYLOAD_BYTES;
 
 use super::Api;
 use super::memory::Held;
@@ -15,6 +16,8 @@ use super::problem::{Code, Problem};
 /// The largest body, and how long it may take to arrive.
 const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 const ARRIVAL: Duration = Duration::from_secs(30);
+/// The largest form with a payload in it: a byte becomes three there, a line end six, and other fields stand beside it.
+const MAX_PAYLOAD_FORM_BYTES: usize = 6 * MAX_PAYLOAD_BYTES + 1024 * 1024;
 /// The same for a batch.
 const MAX_BATCH_BYTES: usize = 64 * 1024 * 1024;
 const BATCH_ARRIVAL: Duration = Duration::from_secs(60);
@@ -39,7 +42,7 @@ impl FromRequest<Arc<Api>> for JsonBody {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         check_is_json(request.headers())?;
-        receive(request.into_body(), api).await
+        receive(request.into_body(), MAX_BODY_BYTES, api).await
     }
 }
 
@@ -51,7 +54,7 @@ impl FromRequest<Arc<Api>> for PatchBody {
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         check_is_one_of(&["application/json", "application/merge-patch+json"], request.headers())?;
-        receive(request.into_body(), api).await.map(Self)
+        receive(request.into_body(), MAX_BODY_BYTES, api).await.map(Self)
     }
 }
 
@@ -64,7 +67,7 @@ impl FromRequest<Arc<Api>> for OptionalBody {
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         // Clients that send nothing say all kinds of things about it.
         let is_json = check_is_json(request.headers());
-        let mut body = receive(request.into_body(), api).await?;
+        let mut body = receive(request.into_body(), MAX_BODY_BYTES, api).await?;
         if body.text.trim_ascii().is_empty() {
             body.text = "{}".to_owned();
         } else {
@@ -81,8 +84,20 @@ impl FromRequest<Arc<Api>> for FormBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
-        check_is_one_of(&["application/x-www-form-urlencoded"], request.headers())?;
-        receive(request.into_body(), api).await.map(Self)
+        check_is_form(request.headers())?;
+        receive(request.into_body(), MAX_BODY_BYTES, api).await.map(Self)
+    }
+}
+
+/// The same for a form that has a payload among its fields: any that the API takes finds room.
+pub(crate) struct PayloadFormBody(pub(crate) JsonBody);
+
+impl FromRequest<Arc<Api>> for PayloadFormBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        check_is_form(request.headers())?;
+        receive(request.into_body(), MAX_PAYLOAD_FORM_BYTES, api).await.map(Self)
     }
 }
 
@@ -104,12 +119,12 @@ impl FromRequest<Arc<Api>> for BatchBody {
     }
 }
 
-async fn receive(body: Body, api: &Api) -> Result<JsonBody, Problem> {
-    let (body, expected) = sized(body, MAX_BODY_BYTES).await?;
+async fn receive(body: Body, most: usize, api: &Api) -> Result<JsonBody, Problem> {
+    let (body, expected) = sized(body, most).await?;
     let Some(memory) = api.body_memory.take(expected) else {
         return Err(Problem::unavailable("too many large requests at once; try again"));
     };
-    let text = arrive(body, expected, MAX_BODY_BYTES, ARRIVAL).await?;
+    let text = arrive(body, expected, most, ARRIVAL).await?;
     Ok(JsonBody { text, _memory: memory })
 }
 
@@ -163,6 +178,10 @@ fn too_large(most: usize) -> Problem {
 
 fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
     check_is_one_of(&["application/json"], headers)
+}
+
+fn check_is_form(headers: &HeaderMap) -> Result<(), Problem> {
+    check_is_one_of(&["application/x-www-form-urlencoded"], headers)
 }
 
 fn check_is_one_of(types: &[&str], headers: &HeaderMap) -> Result<(), Problem> {

@@ -8,7 +8,6 @@ use axum::response::Response;
 use chrono::TimeDelta;
 use punctual_domain::fire::{Fire, FireKind, FireStatus, SkipReason};
 use punctual_domain::id::{FireId, ScheduleId, TaskId};
-use punctual_domain::store::{FireFilter, Page};
 use serde::Serialize;
 
 use super::Api;
@@ -32,10 +31,9 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, Path(id): Path<String>, ur
     Ok(page.respond(&uri, text))
 }
 
-/// Whether there is such a schedule, or was one whose fires are still kept.
+/// Whether there is such a schedule, or was one: its history outlives it.
 async fn was_ever(api: &Api, id: ScheduleId) -> Result<bool, Problem> {
-    Ok(api.store.schedule(id).await?.is_some()
-        || !api.store.fires(id, &FireFilter::default(), Page::first(1)).await?.is_empty())
+    Ok(api.store.schedule(id).await?.is_some() || !api.store.schedule_history(id).await?.is_empty())
 }
 
 /// One fire.

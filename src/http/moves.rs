@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use punctual_actors::Origin;
 use punctual_domain::id::TaskId;
-use punctual_domain::store::{Created, Reply, StoreError};
+use punctual_domain::store::{Created, Reply, Retry, StoreError};
 use punctual_domain::task::{Task, TaskStatus};
 
 use super::Api;
@@ -110,12 +110,22 @@ pub(crate) async fn retry(
     }
     let failed = find(&api, &caller, id).await?;
     let warnings = api.topics.warnings(&api.topics.definitions().await?, &failed.topic);
-    let to_keep = warnings.clone();
-    let remember = call.remember(move |created: &Created| call::created(created, &to_keep));
+    let earlier = api.store.retries_of(id, 1).await?.pop();
+    let tell = move |created: &Created| {
+        // A living task that stands for the new one says so itself.
+        let is_another = earlier.filter(|_| matches!(created, Created::Fresh(_)));
+        let remark = is_another.map(|earlier| {
+            let Retry { id: before, status, .. } = earlier;
+            format!("task {id} was retried before, by {before} ({}); this is another one", status.as_str())
+        });
+        let warnings: Vec<_> = warnings.iter().cloned().chain(remark).collect();
+        call::created(created, &warnings)
+    };
+    let remember = call.remember(tell.clone());
     match api.store.retry(id, remember).await.map_err(about(id))? {
         Reply::Made(created) => {
             api.wake.tasks_changed();
-            Ok(call::respond(call::created(&created, &warnings)))
+            Ok(call::respond(tell(&created)))
         }
         Reply::Replayed(first) => Ok(call::respond(first)),
     }

@@ -319,6 +319,7 @@ pub(crate) fn refused(error: &ScheduleError) -> Problem {
         ScheduleError::Zone(_) => (Code::InvalidTimezone, "timezone"),
         ScheduleError::Interval => (Code::Invalid, "everyMs"),
         ScheduleError::EndsBeforeItFires => (Code::NeverFires, "endAt"),
+        ScheduleError::StartsTooLate => (Code::NeverFires, "startAt"),
         ScheduleError::OnlyInGaps => (Code::NeverFires, "dstGap"),
     };
     Problem { code, ..Problem::invalid(field, error) }

@@ -20,6 +20,7 @@ use super::body::{JsonBody, OptionalBody};
 use super::call::{self, Call, idempotency_key};
 use super::etag::IfMatch;
 use super::fields::Fields;
+use super::instant::Instant;
 use super::new_schedule::refused;
 use super::problem::{Code, Problem, Refusals};
 use super::query::Parameters;
@@ -170,6 +171,10 @@ pub(crate) async fn backfill(
         Some(true) => Bulk::DryRun,
         Some(false) | None => Bulk::Apply,
     };
+    let listing = match fields.flag("instants", &mut refusals) {
+        Some(true) => Listing::Instants,
+        Some(false) | None => Listing::Counts,
+    };
     let most = fields.whole("maxFires", 1..=MAX_FIRES, &mut refusals).unwrap_or(DEFAULT_FIRES);
     fields.finish(&["made", "alreadyFired", "skipped"], &mut refusals);
     let (Some(from), Some(to)) = refusals.or((from, to))? else {
@@ -194,28 +199,42 @@ pub(crate) async fn backfill(
         return Err(Problem::new(Code::TooLarge, detail));
     }
     let backfill = Backfill { instants, most: most.unsigned_abs(), bulk, tz_version: api.zones.version().to_owned() };
-    let remember = call.remember(move |done: &Backfilled| told(*done, excluded));
+    let remember = call.remember(move |done: &Backfilled| told(done, excluded, listing));
     match api.store.backfill(id, backfill, remember).await.map_err(about(id))? {
         Reply::Made(done) => {
-            if bulk == Bulk::Apply && done.made > 0 {
+            if bulk == Bulk::Apply && !done.made.is_empty() {
                 api.wake.tasks_changed();
             }
-            Ok(respond(told(done, excluded)))
+            Ok(respond(told(&done, excluded, listing)))
         }
         Reply::Replayed(first) => Ok(respond(first)),
     }
 }
 
+/// How much is told of what a backfill made.
+#[derive(Clone, Copy)]
+enum Listing {
+    Counts,
+    Instants,
+}
+
 /// 200 with what was made.
-fn told(done: Backfilled, skipped: u64) -> Answer {
+fn told(done: &Backfilled, skipped: u64, listing: Listing) -> Answer {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Told {
-        made: u64,
+        made: usize,
         already_fired: u64,
         skipped: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        instants: Option<Vec<Instant>>,
     }
-    call::written(StatusCode::OK, &Told { made: done.made, already_fired: done.already_fired, skipped })
+    let instants = match listing {
+        Listing::Counts => None,
+        Listing::Instants => Some(done.made.iter().copied().map(Instant).collect()),
+    };
+    let told = Told { made: done.made.len(), already_fired: done.already_fired, skipped, instants };
+    call::written(StatusCode::OK, &told)
 }
 
 fn respond(answer: Answer) -> Response {

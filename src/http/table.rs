@@ -76,7 +76,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         operate(POST, "/api/v1/schedules/{id}/backfill", schedule_moves::backfill).slow()
             .named("backfillSchedule", "Makes the tasks of past instants that have not fired", told::schedules::backfill),
         read(GET, "/api/v1/schedules/{id}/executions", executions::list)
-            .named("listExecutions", "Lists what became of a schedule's instants, newest first", told::schedules::executions),
+            .named("listExecutions", "Lists what became of a schedule's instants, newest first; of a deleted one too, until retention removes them", told::schedules::executions),
         read(GET, "/api/v1/schedules/{id}/next", outlook::next)
             .named("nextFires", "Shows when a schedule fires next", told::schedules::next),
 

@@ -153,6 +153,7 @@ impl NewSchedule {
                 ScheduleError::Zone(_) => "timezone",
                 ScheduleError::Interval => "everyMs",
                 ScheduleError::EndsBeforeItFires => "endAt",
+                ScheduleError::StartsTooLate => "startAt",
                 ScheduleError::OnlyInGaps => "dstGap",
             };
             invalid.add(field, error);

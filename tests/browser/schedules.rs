@@ -101,6 +101,34 @@ async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_without_a_change_changes_nothing() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    for description in ["\none\n\n three \n", "one\r\ntwo"] {
+        let body = json!({
+            "name": description.replace(['\r', '\n'], "-"), "description": description, "cronExpression": "0 0 1 1 *",
+            "timezone": "Asia/Tokyo", "topic": "echo", "payload": {"text": "one\r\ntwo"},
+        });
+        let path = format!(
+            "/schedules/{}",
+            server.post("/api/v1/schedules", body.to_string()).await.json()["id"].as_str().unwrap()
+        );
+        let before = server.get(&format!("/api/v1{path}")).await.json();
+        browser.go(&format!("{path}/edit")).await;
+        browser.press("form.split", "Save").await;
+        browser.wait_for("return !location.pathname.endsWith('/edit')", &[], "the schedule").await;
+        assert_eq!(server.get(&format!("/api/v1{path}")).await.json(), before);
+        // Beside its own time, which has its zone's name, the reader's says which one that is.
+        let times = "return [...document.querySelectorAll('time[data-clock]')].map((time) => time.innerText)";
+        let times = browser.run(times, &[]).await;
+        let has_zone = |time: &Value| time.as_str().unwrap().rsplit(' ').next().unwrap().starts_with(['U', 'G']);
+        assert!(times.as_array().unwrap().iter().all(has_zone), "{times}");
+    }
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_month_shows_what_all_schedules_ask_for() {
     let database = Database::sqlite();
     let server = Server::start(&database);
@@ -112,6 +140,8 @@ async fn a_month_shows_what_all_schedules_ask_for() {
     browser.go("/schedules/calendar").await;
     browser.press("main", "Month after").await;
     browser.wait_for("return document.body.innerText.includes('noon')", &[], "the first of the next month").await;
-    assert!(browser.text("main").await.contains("06:00 dawn"), "{}", browser.text("main").await);
+    let month = browser.text("main").await;
+    assert!(month.contains("those of UTC") && month.contains("21:00 dawn"), "{month}");
+    assert!(month.contains("06:00 Asia/Tokyo"), "its own time beside it: {month}");
     browser.check().await;
 }

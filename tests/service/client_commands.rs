@@ -109,7 +109,7 @@ async fn topics_are_written_listed_and_paused() {
     assert!(desk.ok(&["topic", "pause", "resize"]).contains("paused"));
     let list = desk.ok(&["topic", "list"]);
     assert!(list.contains("mail.*") && list.contains("webhook") && list.contains("paused"), "{list}");
-    assert!(desk.ok(&["topic", "resume", "resize"]).contains("runs"));
+    assert!(desk.ok(&["topic", "resume", "resize"]).contains("works"));
     let shown = desk.ok(&["topic", "show", "mail.*"]);
     assert!(shown.contains("2.5 per second") && !shown.contains("swordfish"), "{shown}");
     assert_eq!(desk.ok(&["topic", "delete", "mail.*"]).trim(), "deleted mail.*");
@@ -172,6 +172,27 @@ async fn nodes_and_keys_of_a_service_are_listed() {
     assert!(code == Some(0) && error.contains("--role admin --database URL"), "{error}");
     let (code, _, error) = direct(&["key", "create", "--name", "third", "--role", "operate"]);
     assert!(code == Some(0) && error.contains("no key has the role admin"), "{error}");
+}
+
+#[tokio::test]
+async fn states_have_the_same_words_as_on_the_dashboard() {
+    let desk = Desk::open();
+    desk.ok(&["topic", "put", "resize", "--route", "pull"]);
+    let id = desk.json(&["task", "add", "resize"])["id"].as_str().unwrap().to_owned();
+    let claimed = desk.server.post("/api/v1/claims", r#"{"topics":["resize"],"waitMs":10000}"#).await;
+    assert_eq!(claimed.json()["tasks"][0]["id"], id.as_str());
+    let page = format!("/tasks/{id}");
+    for (arguments, page, word, times) in [
+        // A task, and the attempt that has not ended.
+        (&["task", "show", &id][..], &*page, "running", 2),
+        // This topic, and the plugin's.
+        (&["topic", "list"], "/topics", "works", 2),
+        (&["nodes"], "/nodes", "works", 1),
+    ] {
+        let (told, shown) = (desk.ok(arguments), desk.server.get(page).await.text);
+        assert_eq!(told.split_whitespace().filter(|said| *said == word).count(), times, "{told}");
+        assert_eq!(shown.matches(&format!("\">{word}</span>")).count(), times, "{shown}");
+    }
 }
 
 #[tokio::test]
@@ -249,6 +270,57 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
         assert!(code == Some(2) && out.is_empty() && !error.is_empty(), "{arguments:?}: {error}");
     }
     desk.server.stop();
+}
+
+#[tokio::test]
+async fn a_dry_backfill_shows_its_instants_in_the_schedules_zone() {
+    let desk = Desk::open();
+    desk.ok(&["schedule", "add", "nightly", "--cron", "30 2 * * *", "--tz", "America/New_York", "--topic", "echo"]);
+    let backfill = |from: &str, more: &[&str]| {
+        let stretch =
+            ["schedule", "backfill", "nightly", "--from", from, "--to", "2026-01-05", "--tz", "America/New_York"];
+        desk.ok(&[&stretch, more].concat())
+    };
+    let told = backfill("2026-01-03", &["--dry-run"]);
+    assert_eq!(
+        told,
+        "would make 2 fires; 0 instants had fired already, 0 were left out\n  \
+         2026-01-03 02:30:00 -05:00\n  2026-01-04 02:30:00 -05:00\n"
+    );
+    let long = backfill("2025-07-01", &["--dry-run"]);
+    assert!(long.contains("\n  2025-07-05 02:30:00 -04:00\n  … 178 more …\n  2025-12-31 02:30:00 -05:00\n"), "{long}");
+    let json: Value = serde_json::from_str(&backfill("2026-01-04", &["--dry-run", "--json"])).unwrap();
+    assert_eq!(json["instants"], serde_json::json!(["2026-01-04T07:30:00.000Z"]));
+    assert_eq!(backfill("2026-01-03", &[]), "made 2 fires; 0 instants had fired already, 0 were left out\n");
+    desk.server.stop();
+}
+
+#[tokio::test]
+async fn a_second_retry_names_the_first() {
+    let desk = Desk::open();
+    // A result has at most 64 KiB: an echo of more fails.
+    let large = format!("\"{}\"", "x".repeat(65 * 1024));
+    let id = desk.json(&["task", "add", "echo", "--payload", &large])["id"].as_str().unwrap().to_owned();
+    desk.server.ended_task(&id).await;
+    let first = desk.json(&["task", "retry", &id])["id"].as_str().unwrap().to_owned();
+    let page = desk.ok(&["task", "retry", &id]);
+    assert!(page.contains(&format!("task {id} was retried before, by {first}")), "{page}");
+    desk.server.stop();
+}
+
+#[test]
+fn whoever_names_nothing_is_told_what_to_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, part) in [
+        (&["why", ""][..], "give the id of a task or an execution, or the name or id of a schedule"),
+        (&["why", " "], "give the id of a task"),
+        (&["task", "show", ""], "give a task's id"),
+        (&["task", "cancel", ""], "give a task's id"),
+        (&["task", "reschedule", "", "--in", "1h"], "give a task's id"),
+    ] {
+        let (code, out, error) = run(punctual(folder.path()).args(arguments));
+        assert!(code == Some(2) && out.is_empty() && error.contains(part), "{arguments:?}: {error}");
+    }
 }
 
 #[test]

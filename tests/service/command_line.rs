@@ -75,6 +75,13 @@ fn all_errors_of_a_configuration_come_at_once() {
             "{error}"
         );
     }
+    for (name, url) in
+        [("REDIS_URL", "redis://:swordfish@cache:99999"), ("DATABASE_URL", "postgres://me:swordfish@db:0/app")]
+    {
+        let (code, _, error) = run(punctual(folder.path()).args(["config", "check"]).env(name, url));
+        assert!(code == Some(1) && error.contains(name) && error.contains("1 to 65535"), "{error}");
+        assert!(!error.contains("swordfish"), "{error}");
+    }
     let (code, shown, error) = run(punctual(folder.path()).args(["config", "show"]).env("RESEND_API_KEY", "swordfish"));
     assert_eq!(code, Some(0), "{error}");
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
@@ -118,6 +125,22 @@ fn a_service_that_cannot_start_says_why() {
     assert!(!database.folder.path().join("punctual.db").exists(), "what cannot start leaves no database behind");
 }
 
+#[test]
+fn a_doctor_who_finds_no_file_says_so_and_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (url, code, parts) in [
+        ("sqlite://my%20tasks.db", 0, ["note    database", "/my tasks.db yet", "`punctual serve` creates it"]),
+        ("sqlite://none/punctual.db", 1, ["FAILED  database", "the folder ", "create it"]),
+    ] {
+        let (found, out, _) = run(punctual(folder.path()).arg("doctor").env("DATABASE_URL", url));
+        assert!(found == Some(code) && !out.contains("schema "), "{out}");
+        for part in parts {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{url}");
+    }
+}
+
 #[tokio::test]
 async fn a_second_service_on_one_sqlite_file_is_refused() {
     let database = Database::sqlite();
@@ -126,7 +149,11 @@ async fn a_second_service_on_one_sqlite_file_is_refused() {
     let (code, _, error) = run(command.args(["serve", "--listen", "127.0.0.1:0"]).env("DATABASE_URL", &database.url));
     assert!(code == Some(1) && error.contains("in use"), "{error}");
     let (code, out, _) = run(punctual(database.folder.path()).arg("doctor").env("DATABASE_URL", &database.url));
-    assert!(code == Some(0) && out.contains("in use"), "{out}");
+    assert!(
+        code == Some(0) && out.contains("in use by a punctual that runs") && out.contains("nothing to do"),
+        "{out}"
+    );
+    assert!(!out.contains("FAILED") && !out.contains("PostgreSQL"), "nothing is wrong: {out}");
     server.stop();
 }
 

@@ -129,6 +129,24 @@ async fn changes_are_noted_with_who_made_them(database: Database) {
     let found = call(&server, Method::GET, "/api/v1/audit?actor=boss&target=mail&limit=1", &admin, "").await.json();
     assert_eq!((found["items"].as_array().unwrap().len(), &found["nextCursor"]), (1, &Value::Null));
     call(&server, Method::GET, "/api/v1/audit?keyId=1", &admin, "").await.problem(400, "INVALID");
+    // What was made has its name only in the answer, the first time and when the call comes again.
+    let schedule = r#"{"name":"yearly","cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"a"}"#;
+    let make = async |key: &str| {
+        let request = server.request(Method::POST, "/api/v1/schedules").bearer_auth(&admin);
+        let request = request.header("content-type", "application/json").header("idempotency-key", key);
+        Answer::to(request.body(schedule)).await
+    };
+    let made = make("once").await.json();
+    assert_eq!(make("once").await.json(), made);
+    make("twice").await.problem(409, "NAME_TAKEN");
+    assert_eq!(call(&server, Method::POST, "/api/v1/calendars", &admin, r#"{"name":"off"}"#).await.status, 201);
+    let found = call(&server, Method::GET, "/api/v1/audit?limit=4", &admin, "").await.json();
+    let noted: Vec<_> =
+        found["items"].as_array().unwrap().iter().map(|entry| (&entry["target"], &entry["status"])).collect();
+    let (none, off) = (json!(""), json!("off"));
+    let [made_now, taken] = [json!(201), json!(409)];
+    let of_schedule = (&made["id"], &made_now);
+    assert_eq!(noted, [(&off, &made_now), (&none, &taken), of_schedule, of_schedule]);
     server.stop();
 }
 

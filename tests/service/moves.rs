@@ -250,6 +250,13 @@ async fn a_failed_task_is_retried_by_a_new_one(database: Database) {
     let ended = server.ended_task(again["id"].as_str().unwrap()).await;
     assert_eq!((&ended["status"], &ended["attempt"]), (&json!("failed"), &json!(1)));
     assert_eq!(show(&server, &failed["id"]).await, failed, "the first one stays as it ended");
+
+    assert_eq!(again["warnings"], json!([]));
+    let third = post(&server, &failed["id"], "retry", "").await.json();
+    assert_ne!(third["id"], again["id"]);
+    let said = third["warnings"][0].as_str().unwrap();
+    let before = format!("was retried before, by {} (failed); this is another one", again["id"].as_str().unwrap());
+    assert!(said.contains(&before), "{said}");
     server.stop();
 }
 

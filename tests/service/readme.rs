@@ -4,6 +4,23 @@ use std::process::Command;
 
 use crate::support::{Database, Server};
 
+#[test]
+fn the_first_command_of_all_runs_the_service() {
+    let readme = include_str!("../../README.md");
+    let first = readme.split("```").nth(1).unwrap().trim_start_matches("sh\n").lines().next().unwrap();
+    assert_eq!(first, "cargo run --release -- serve");
+
+    // Of the programs in this workspace, the one that it means is the service.
+    let question = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let asked = Command::new(env!("CARGO")).args(question).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let workspace: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let runs: Vec<_> =
+        workspace["packages"].as_array().unwrap().iter().map(|package| &package["default_run"]).collect();
+    let named: Vec<_> = runs.into_iter().filter(|run| !run.is_null()).collect();
+    assert_eq!(named, ["punctual"]);
+}
+
 #[tokio::test]
 async fn the_first_minute_works_as_written() {
     let database = Database::sqlite();

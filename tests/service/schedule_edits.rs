@@ -246,5 +246,13 @@ async fn a_deleted_schedule_cancels_what_waits_and_keeps_its_executions(database
     assert_eq!((&kept["items"][0]["taskId"], &kept["items"][0]["status"]), (&task["id"], &json!("cancelled")));
     assert_eq!(server.get(&format!("{executions}?status=failed")).await.json()["items"], json!([]));
     assert_eq!(server.get(PATH).await.json()["items"], json!([]));
+
+    // One that never fired has an empty list, and is not unheard of.
+    let idle = make(&server, YEARLY).await;
+    assert_eq!(send(&server, Method::DELETE, &path_of(&idle, ""), "").await.status, 204);
+    let listed = server.get(&path_of(&idle, "/executions")).await;
+    assert_eq!((listed.status.as_u16(), listed.json()), (200, json!({"items": [], "nextCursor": null})));
+    let unknown = "/api/v1/schedules/01a1ef87-0000-7000-8000-000000000000/executions";
+    server.get(unknown).await.problem(404, "NOT_FOUND");
     server.stop();
 }

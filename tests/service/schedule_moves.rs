@@ -136,6 +136,12 @@ async fn a_backfill_makes_what_has_not_fired(database: Database) {
     let dry = server.post(&path, stretch("00", "06", r#","dryRun":true"#)).await;
     assert_eq!((dry.status.as_u16(), dry.json()), (200, json!({"made": 6, "alreadyFired": 0, "skipped": 0})));
     assert_eq!(server.get(&path_of(&made, "/executions")).await.json()["items"], json!([]));
+    for rest in [r#","dryRun":true,"instants":true"#, r#","instants":false,"dryRun":true"#] {
+        let told = server.post(&path, stretch("04", "06", rest)).await.json();
+        let instants = json!(["2026-01-01T04:00:00.000Z", "2026-01-01T05:00:00.000Z"]);
+        let expected = if rest.contains(r#""instants":true"#) { instants } else { Value::Null };
+        assert_eq!((&told["made"], &told["instants"]), (&json!(2), &expected), "{told}");
+    }
     let first = server.post(&path, stretch("01", "03", "")).await.json();
     assert_eq!(first, json!({"made": 2, "alreadyFired": 0, "skipped": 0}), "from is inclusive, to exclusive");
     let rest = server.post(&path, stretch("00", "06", "")).await.json();

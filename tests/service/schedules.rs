@@ -134,6 +134,17 @@ async fn bad_schedules_are_refused_with_their_code(database: Database) {
             "NEVER_FIRES",
             vec!["endAt"],
         ),
+        (with(&format!(r#"{daily},{utc},"startAt":"9999-06-01T00:00:00Z""#)), "NEVER_FIRES", vec!["startAt"]),
+        (
+            with(&format!(r#""cronExpression":"0 0 29 2 *",{utc},"startAt":"9997-01-01T00:00:00Z","dstGap":"skip""#)),
+            "NEVER_FIRES",
+            vec!["startAt"],
+        ),
+        (
+            with(r#""cronExpression":"30 2 8-14 3 */7","timezone":"America/New_York","dstGap":"skip""#),
+            "NEVER_FIRES",
+            vec!["dstGap"],
+        ),
         (with(&format!(r#"{daily},{utc},"startAt":"2040-01-01T00:00:00""#)), "INVALID", vec!["startAt"]),
         (with(&format!(r#"{daily},{utc},"excludeCalendars":["none"]"#)), "INVALID", vec!["excludeCalendars"]),
         (with(&format!(r#"{daily},{utc},"retry":{{"attempts":3}}"#)), "INVALID", vec!["retry.attempts"]),

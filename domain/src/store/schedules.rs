@@ -155,10 +155,10 @@ pub struct Backfill {
 }
 
 /// What a backfill did, or would do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backfilled {
-    /// How many fires it made.
-    pub made: u64,
+    /// The instants that it made fires at, in order.
+    pub made: Vec<DateTime<Utc>>,
     /// How many instants had fired before.
     pub already_fired: u64,
 }

@@ -4,7 +4,7 @@
 (() => {
   const LEAST = 1000, OLD = 3000, AT_REST = 15000, PATIENCE = 30000;
 
-  // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone.
+  // --- Times: those marked data-ago tick, those marked data-clock show the reader's own zone, and say which.
   const span = (seconds) => {
     if (seconds < 100) return seconds + " s";
     if (seconds < 5400) return Math.floor((seconds + 30) / 60) + " min";
@@ -16,7 +16,7 @@
     if (seconds === 0) return "now";
     return seconds > 0 ? "in " + span(seconds) : span(-seconds) + " ago";
   };
-  const clock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  const clock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false, timeZoneName: "short" });
   const say = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const tick = () => {
     const now = Date.now();
@@ -24,7 +24,6 @@
   };
   const localise = (root) => {
     for (const time of root.querySelectorAll("time[data-clock]")) say(time, clock.format(new Date(time.dateTime)));
-    for (const name of root.querySelectorAll("[data-own-zone]")) say(name, Intl.DateTimeFormat().resolvedOptions().timeZone);
   };
 
   // --- Regions that are live.

@@ -56,16 +56,16 @@ pub(super) async fn backfill(
         .map_err(broken)?;
     let fired: HashSet<_> = fired.into_iter().collect();
     let missing: Vec<_> = instants.into_iter().filter(|at| !fired.contains(at)).collect();
-    let done = Backfilled { made: missing.len() as u64, already_fired: fired.len() as u64 };
-    if done.made > backfill.most {
-        return Err(StoreError::TooManyFires(done.made));
+    let count = missing.len() as u64;
+    if count > backfill.most {
+        return Err(StoreError::TooManyFires(count));
     }
     if backfill.bulk == Bulk::Apply {
         let topic = topic_of(connection, schedule).await?;
-        let fires = missing.into_iter().map(|at| schedule.backfilled_fire(at, topic.as_ref())).collect();
+        let fires = missing.iter().map(|at| schedule.backfilled_fire(*at, topic.as_ref())).collect();
         add(connection, schedule.id, FireKind::Backfill, fires, &backfill.tz_version, now).await?;
     }
-    Ok(done)
+    Ok(Backfilled { made: missing, already_fired: fired.len() as u64 })
 }
 
 /// Writes fires that leave the schedule's next instant alone; answers the tasks of those that were not there yet.

@@ -6,9 +6,13 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use sqlx::Postgres;
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::query::Query;
 use uuid::Uuid;
 
-use super::{PostgresStore, broken, fires, list, rows, schedules};
+use super::rows::Columns;
+use super::{PostgresStore, broken, fires, list, schedules};
 use crate::instant::bounded;
 
 #[async_trait]
@@ -44,73 +48,53 @@ impl Glance for PostgresStore {
         limit: u32,
     ) -> Result<Vec<ComingTask>, StoreError> {
         lend!(self, |connection| {
-            let found = sqlx::query(include_str!("sql/coming_tasks.sql"))
+            let query = sqlx::query(include_str!("sql/coming_tasks.sql"))
                 .bind(bounded(from))
                 .bind(bounded(to))
-                .bind(i64::from(limit))
-                .fetch_all(connection)
-                .await
-                .map_err(broken)?;
-            found
-                .iter()
-                .map(|row| {
-                    let mut columns = rows::Columns::of(row);
-                    Ok(ComingTask {
-                        task_id: TaskId(columns.take()?),
-                        topic: columns.take()?,
-                        timezone: columns.take()?,
-                        run_at: columns.take()?,
-                    })
+                .bind(i64::from(limit));
+            read_each(connection, query, |columns| {
+                Ok(ComingTask {
+                    task_id: TaskId(columns.take()?),
+                    topic: columns.take()?,
+                    timezone: columns.take()?,
+                    run_at: columns.take()?,
                 })
-                .collect()
+            })
+            .await
         })
     }
 
     async fn ended_minutes(&self, from: DateTime<Utc>, minutes: u32) -> Result<Vec<EndedMinute>, StoreError> {
         lend!(self, |connection| {
-            let found = sqlx::query(include_str!("sql/ended_minutes.sql"))
+            let query = sqlx::query(include_str!("sql/ended_minutes.sql"))
                 .bind(bounded(from))
                 .bind(i32::try_from(minutes).unwrap_or(i32::MAX))
-                .bind(i64::from(EndedMinute::SAMPLE))
-                .fetch_all(connection)
-                .await
-                .map_err(broken)?;
-            found
-                .iter()
-                .map(|row| {
-                    let mut columns = rows::Columns::of(row);
-                    Ok(EndedMinute {
-                        at: columns.take()?,
-                        ended: columns.take_count()?,
-                        failed: columns.take_count()?,
-                        lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
-                    })
+                .bind(i64::from(EndedMinute::SAMPLE));
+            read_each(connection, query, |columns| {
+                Ok(EndedMinute {
+                    at: columns.take()?,
+                    ended: columns.take_count()?,
+                    failed: columns.take_count()?,
+                    lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
                 })
-                .collect()
+            })
+            .await
         })
     }
 
     async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError> {
         lend!(self, |connection| {
-            let found = sqlx::query(include_str!("sql/failures.sql"))
-                .bind(bounded(since))
-                .bind(i64::from(limit))
-                .fetch_all(connection)
-                .await
-                .map_err(broken)?;
-            found
-                .iter()
-                .map(|row| {
-                    let mut columns = rows::Columns::of(row);
-                    Ok(Failure {
-                        task_id: TaskId(columns.take()?),
-                        topic: columns.take()?,
-                        error: columns.take()?,
-                        at: columns.take()?,
-                        schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
-                    })
+            let query = sqlx::query(include_str!("sql/failures.sql")).bind(bounded(since)).bind(i64::from(limit));
+            read_each(connection, query, |columns| {
+                Ok(Failure {
+                    task_id: TaskId(columns.take()?),
+                    topic: columns.take()?,
+                    error: columns.take()?,
+                    at: columns.take()?,
+                    schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
                 })
-                .collect()
+            })
+            .await
         })
     }
 
@@ -131,4 +115,14 @@ impl Glance for PostgresStore {
             Ok(u32::try_from(found.len()).unwrap_or(most))
         })
     }
+}
+
+/// Reads every row that the query finds, column by column.
+async fn read_each<T>(
+    connection: &mut PgConnection,
+    query: Query<'_, Postgres, PgArguments>,
+    read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let found = query.fetch_all(connection).await.map_err(broken)?;
+    found.iter().map(|row| read(&mut Columns::of(row))).collect()
 }

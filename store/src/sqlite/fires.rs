@@ -74,17 +74,17 @@ pub(super) async fn backfill(
         .await
         .map_err(broken)?;
     let fired: HashSet<i64> = fired.into_iter().collect();
-    let missing: Vec<_> = backfill.instants.iter().filter(|at| !fired.contains(&micros(**at))).collect();
-    let done = Backfilled { made: missing.len() as u64, already_fired: fired.len() as u64 };
-    if done.made > backfill.most {
-        return Err(StoreError::TooManyFires(done.made));
+    let missing: Vec<_> = backfill.instants.iter().copied().filter(|at| !fired.contains(&micros(*at))).collect();
+    let count = missing.len() as u64;
+    if count > backfill.most {
+        return Err(StoreError::TooManyFires(count));
     }
     if backfill.bulk == Bulk::Apply {
         let topic = topic_of(connection, schedule).await?;
-        let fires = missing.into_iter().map(|at| schedule.backfilled_fire(*at, topic.as_ref())).collect();
+        let fires = missing.iter().map(|at| schedule.backfilled_fire(*at, topic.as_ref())).collect();
         tick::add_fires(connection, schedule.id, FireKind::Backfill, fires, &backfill.tz_version, now).await?;
     }
-    Ok(done)
+    Ok(Backfilled { made: missing, already_fired: fired.len() as u64 })
 }
 
 async fn topic_of(

@@ -7,6 +7,9 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use sqlx::Sqlite;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use uuid::Uuid;
 
 use super::rows::{self, Columns, Hex, micros};
@@ -55,25 +58,19 @@ impl Glance for SqliteStore {
     ) -> Result<Vec<ComingTask>, StoreError> {
         self.read(move |connection, _| {
             async move {
-                let found = sqlx::query(include_str!("sql/coming_tasks.sql"))
+                let query = sqlx::query(include_str!("sql/coming_tasks.sql"))
                     .bind(micros(from))
                     .bind(micros(to))
-                    .bind(i64::from(limit))
-                    .fetch_all(connection)
-                    .await
-                    .map_err(broken)?;
-                found
-                    .iter()
-                    .map(|row| {
-                        let mut columns = Columns::of(row);
-                        Ok(ComingTask {
-                            task_id: TaskId(columns.take()?),
-                            topic: columns.take()?,
-                            timezone: columns.take()?,
-                            run_at: columns.take_instant()?,
-                        })
+                    .bind(i64::from(limit));
+                read_each(connection, query, |columns| {
+                    Ok(ComingTask {
+                        task_id: TaskId(columns.take()?),
+                        topic: columns.take()?,
+                        timezone: columns.take()?,
+                        run_at: columns.take_instant()?,
                     })
-                    .collect()
+                })
+                .await
             }
             .boxed()
         })
@@ -86,25 +83,19 @@ impl Glance for SqliteStore {
         }
         self.read(move |connection, _| {
             async move {
-                let found = sqlx::query(include_str!("sql/ended_minutes.sql"))
+                let query = sqlx::query(include_str!("sql/ended_minutes.sql"))
                     .bind(micros(from))
                     .bind(i64::from(minutes))
-                    .bind(i64::from(EndedMinute::SAMPLE))
-                    .fetch_all(connection)
-                    .await
-                    .map_err(broken)?;
-                found
-                    .iter()
-                    .map(|row| {
-                        let mut columns = Columns::of(row);
-                        Ok(EndedMinute {
-                            at: columns.take_instant()?,
-                            ended: columns.take_count()?,
-                            failed: columns.take_count()?,
-                            lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
-                        })
+                    .bind(i64::from(EndedMinute::SAMPLE));
+                read_each(connection, query, |columns| {
+                    Ok(EndedMinute {
+                        at: columns.take_instant()?,
+                        ended: columns.take_count()?,
+                        failed: columns.take_count()?,
+                        lag: columns.take::<Option<i64>>()?.map(TimeDelta::microseconds),
                     })
-                    .collect()
+                })
+                .await
             }
             .boxed()
         })
@@ -114,25 +105,17 @@ impl Glance for SqliteStore {
     async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError> {
         self.read(move |connection, _| {
             async move {
-                let found = sqlx::query(include_str!("sql/failures.sql"))
-                    .bind(micros(since))
-                    .bind(i64::from(limit))
-                    .fetch_all(connection)
-                    .await
-                    .map_err(broken)?;
-                found
-                    .iter()
-                    .map(|row| {
-                        let mut columns = Columns::of(row);
-                        Ok(Failure {
-                            task_id: TaskId(columns.take()?),
-                            topic: columns.take()?,
-                            error: columns.take()?,
-                            at: columns.take_instant()?,
-                            schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
-                        })
+                let query = sqlx::query(include_str!("sql/failures.sql")).bind(micros(since)).bind(i64::from(limit));
+                read_each(connection, query, |columns| {
+                    Ok(Failure {
+                        task_id: TaskId(columns.take()?),
+                        topic: columns.take()?,
+                        error: columns.take()?,
+                        at: columns.take_instant()?,
+                        schedule_id: columns.take::<Option<Uuid>>()?.map(ScheduleId),
                     })
-                    .collect()
+                })
+                .await
             }
             .boxed()
         })
@@ -164,4 +147,14 @@ impl Glance for SqliteStore {
         })
         .await
     }
+}
+
+/// Reads every row that the query finds, column by column.
+async fn read_each<T>(
+    connection: &mut SqliteConnection,
+    query: Query<'_, Sqlite, SqliteArguments>,
+    read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let found = query.fetch_all(connection).await.map_err(broken)?;
+    found.iter().map(|row| read(&mut Columns::of(row))).collect()
 }

@@ -49,7 +49,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use futures::future::BoxFuture;
 use punctual_domain::clock::Clock;
 use punctual_domain::store::StoreError;
 use punctual_sdk::Database;
@@ -69,7 +68,7 @@ use crate::plugins::Enqueue;
 use crate::{Access, ConnectError, Migrate, Options, SchemaState};
 use file::Place;
 use lines::Lines;
-use writer::{Failing, Line, Writer};
+use writer::{Failing, Line, Work, Writer};
 
 /// How long SQLite waits for a lock that somebody else holds, such as a backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -151,35 +150,17 @@ impl SqliteStore {
     }
 
     /// Runs `work` in a transaction of the writer, and answers once it is committed.
-    async fn write<T, W>(&self, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    async fn write<T: Send + 'static>(&self, work: impl Work<T>) -> Result<T, StoreError> {
         self.within_deadline(self.writer.run(Failing::Alone, work)).await
     }
 
     /// The same without a savepoint: what fails takes along what is written beside it. For what is written most.
-    async fn write_unguarded<T, W>(&self, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    async fn write_unguarded<T: Send + 'static>(&self, work: impl Work<T>) -> Result<T, StoreError> {
         self.within_deadline(self.writer.run(Failing::Together, work)).await
     }
 
     /// Runs `work` on a reader. Each statement sees a snapshot; two statements may see two.
-    async fn read<T, W>(&self, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    async fn read<T: Send + 'static>(&self, work: impl Work<T>) -> Result<T, StoreError> {
         let Some(readers) = &self.readers else { return self.write(work).await };
         let reading = async {
             let mut connection = readers.acquire().await.map_err(broken)?;
@@ -189,13 +170,7 @@ impl SqliteStore {
     }
 
     /// Runs `work` on a reader, all its statements on one snapshot.
-    async fn snapshot<T, W>(&self, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    async fn snapshot<T: Send + 'static>(&self, work: impl Work<T>) -> Result<T, StoreError> {
         let Some(readers) = &self.readers else { return self.write(work).await };
         let reading = async {
             let mut transaction = readers.begin().await.map_err(broken)?;
@@ -238,7 +213,10 @@ impl Now {
 }
 
 /// The file that a URL names; none if it is in memory.
-pub(crate) fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
+///
+/// # Errors
+/// When it is no URL of SQLite.
+pub fn file_of(url: &str) -> Result<Option<PathBuf>, ConnectError> {
     Ok(match Place::of(url)? {
         Place::Memory => None,
         Place::File(path) => Some(path),
@@ -477,7 +455,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_with_a_savepoint_that_panics_hurts_nobody_else() {
         let store = SqliteStore::connect("sqlite::memory:", Options::default()).await.unwrap();
-        let panicked = store.write::<(), _>(|_, _| panic!("on purpose")).await;
+        let panicked = store.write::<()>(|_, _| panic!("on purpose")).await;
         assert!(matches!(panicked, Err(StoreError::Broken(_))), "{panicked:?}");
         store.create_tasks(vec![new_task()], None).await.unwrap();
     }
@@ -549,6 +527,23 @@ mod tests {
         let full = store.create_tasks(vec![large()], None).await;
         assert!(matches!(&full, Err(StoreError::Unavailable(reason)) if reason.contains("full")), "{full:?}");
         assert!(store.check().await.is_err());
+        // What changes nothing, or is undone, says nothing about the disk.
+        let fact = "INSERT INTO punctual_facts VALUES ('half', 'done')";
+        for (statement, kept) in [("SELECT 1", Ok(())), (fact, Err(StoreError::NotFound))] {
+            let (outcome, neighbour) = (kept.clone(), kept.clone());
+            let write = |outcome: Result<(), StoreError>| {
+                store.write(move |connection, _| {
+                    async move {
+                        sqlx::query(statement).execute(connection).await.map_err(broken)?;
+                        outcome
+                    }
+                    .boxed()
+                })
+            };
+            assert_eq!(write(outcome.clone()).await, kept);
+            assert_eq!(tokio::join!(write(outcome), write(neighbour)), (kept.clone(), kept));
+            assert!(store.check().await.is_err(), "{statement}");
+        }
         // Opened again, the connection has no limit any more.
         store.create_tasks(vec![large()], None).await.unwrap();
         assert_eq!(store.check().await, Ok(()));

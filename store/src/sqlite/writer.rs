@@ -8,6 +8,8 @@
 //!   trouble or a bug of ours, fails with its neighbours.
 //! - If the transaction itself fails (disk full, an I/O error, the file locked by a stranger), every job of it is
 //!   answered with `Unavailable`, and the writer opens its connection anew.
+//! - Why the last transaction failed is kept until one has changed something: what changes nothing also succeeds on a
+//!   disk that is full.
 //! - A job whose caller has gone is not begun. One that was begun runs to its end.
 //! - The queue is bounded: a caller waits for a place.
 
@@ -36,8 +38,7 @@ const BATCH: usize = 256;
 #[derive(Clone)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
-    /// Why the last transaction failed, if it did.
-    trouble: Arc<Mutex<Option<StoreError>>>,
+    trouble: Trouble,
     identity: Option<Identity>,
 }
 
@@ -45,13 +46,13 @@ impl Writer {
     /// Starts the writer on a connection that was opened and checked; `lock` is kept for as long as it lives.
     pub(super) fn start(line: Line, turn: Turn, now: Arc<Now>, lock: Option<File>) -> Self {
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        let trouble = Arc::default();
+        let trouble = Trouble::default();
         let identity = line.identity.clone();
-        tokio::spawn(serve(waiting, line, turn, now, lock, Arc::clone(&trouble)));
+        tokio::spawn(serve(waiting, line, turn, now, lock, trouble.clone()));
         Self { jobs, trouble, identity }
     }
 
-    /// Whether the file is there, and the last write was committed.
+    /// Whether the file is there, and what was last to be changed was committed.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.jobs.is_closed() {
             return Err(stopped());
@@ -59,17 +60,11 @@ impl Writer {
         if let Some(identity) = &self.identity {
             identity.check()?;
         }
-        self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone().map_or(Ok(()), Err)
+        self.trouble.found().map_or(Ok(()), Err)
     }
 
     /// Runs `work` in a transaction, and answers once it is committed.
-    pub(super) async fn run<T, W>(&self, failing: Failing, work: W) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>>
-            + Send
-            + 'static,
-    {
+    pub(super) async fn run<T: Send + 'static>(&self, failing: Failing, work: impl Work<T>) -> Result<T, StoreError> {
         let (caller, answer) = oneshot::channel();
         let call = Call { work: Some(work), failing, outcome: None, caller };
         self.jobs.send(Box::new(call)).await.map_err(|_| stopped())?;
@@ -79,6 +74,31 @@ impl Writer {
 
 fn stopped() -> StoreError {
     StoreError::Unavailable("the writer has stopped".into())
+}
+
+/// What is done with a connection, at an instant of the store's clock.
+pub(super) trait Work<T>:
+    for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static
+{
+}
+
+impl<T, W> Work<T> for W where
+    W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static
+{
+}
+
+/// Why a transaction failed, until one has changed something.
+#[derive(Clone, Default)]
+struct Trouble(Arc<Mutex<Option<StoreError>>>);
+
+impl Trouble {
+    fn found(&self) -> Option<StoreError> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn note(&self, found: Option<StoreError>) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found;
+    }
 }
 
 /// Whom a job that fails takes along.
@@ -119,6 +139,12 @@ impl Line {
             tracing::info!("the database was opened again");
         }
         self.connection.as_mut().ok_or_else(|| StoreError::Unavailable("the connection is gone".into()))
+    }
+
+    /// How many rows this connection has changed since it was opened.
+    async fn changes(&mut self) -> i64 {
+        let Some(connection) = &mut self.connection else { return 0 };
+        sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await.unwrap_or_default()
     }
 
     /// Leaves a transaction that failed.
@@ -170,11 +196,7 @@ struct Call<T, W> {
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, W> Job for Call<T, W>
-where
-    T: Send + 'static,
-    W: for<'c> FnOnce(&'c mut SqliteConnection, DateTime<Utc>) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
-{
+impl<T: Send + 'static, W: Work<T>> Job for Call<T, W> {
     fn is_wanted(&self) -> bool {
         !self.caller.is_closed()
     }
@@ -222,19 +244,28 @@ async fn serve(
     turn: Turn,
     now: Arc<Now>,
     lock: Option<File>,
-    trouble: Arc<Mutex<Option<StoreError>>>,
+    trouble: Trouble,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         // Plugins write too: in line, so that nobody is passed over for as long as SQLite would wait.
         let turn = turn.lock().await;
         batch.retain(|job| job.is_wanted());
-        let committed = if batch.is_empty() { Ok(()) } else { commit_together(&mut line, &mut batch, &now).await };
-        if let Err(error) = &committed {
-            tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
-            line.give_up().await;
+        let in_trouble = trouble.found().is_some();
+        let before = if in_trouble { line.changes().await } else { 0 };
+        let committed =
+            if batch.is_empty() { Ok(Kept::All) } else { commit_together(&mut line, &mut batch, &now).await };
+        match &committed {
+            Err(error) => {
+                tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
+                line.give_up().await;
+                trouble.note(Some(error.clone()));
+            }
+            // What was rolled back is counted too.
+            Ok(Kept::All) if in_trouble && line.changes().await > before => trouble.note(None),
+            Ok(Kept::All | Kept::Some) => {}
         }
-        *trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = committed.as_ref().err().cloned();
+        let committed = committed.map(drop);
         drop(turn);
         for job in batch.drain(..) {
             job.answer(committed.clone());
@@ -245,18 +276,25 @@ async fn serve(
     drop(lock);
 }
 
-async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now) -> Result<(), StoreError> {
+/// What a transaction kept of its jobs' changes.
+enum Kept {
+    All,
+    /// Not those of jobs that failed alone.
+    Some,
+}
+
+async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now) -> Result<Kept, StoreError> {
     let connection = line.connection().await?;
     if let [job] = batch {
         // The transaction is its savepoint.
         execute(connection, "BEGIN IMMEDIATE").await?;
         return match job.run(connection, now.now()).await {
-            Verdict::Keep => execute(connection, "COMMIT").await,
-            Verdict::RollBack(_) => execute(connection, "ROLLBACK").await,
+            Verdict::Keep => execute(connection, "COMMIT").await.map(|()| Kept::All),
+            Verdict::RollBack(_) => execute(connection, "ROLLBACK").await.map(|()| Kept::Some),
             Verdict::GiveUp(error) => Err(error),
         };
     }
-    let mut before = None;
+    let (mut before, mut kept) = (None, Kept::All);
     for job in batch.iter_mut().filter(|job| job.is_wanted()) {
         let failing = job.failing();
         // Two statements in one text are one hop to SQLite's thread. A savepoint stays open until the next job begins.
@@ -273,16 +311,20 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
         }
         match (job.run(connection, now.now()).await, failing) {
             (Verdict::Keep, _) => {}
-            (Verdict::RollBack(_), Failing::Alone) => execute(connection, "ROLLBACK TO job").await?,
+            (Verdict::RollBack(_), Failing::Alone) => {
+                execute(connection, "ROLLBACK TO job").await?;
+                kept = Kept::Some;
+            }
             (Verdict::RollBack(reason), Failing::Together) => return Err(StoreError::Unavailable(reason)),
             (Verdict::GiveUp(error), _) => return Err(error),
         }
     }
     match before {
-        None => Ok(()),
-        Some(Failing::Alone) => execute(connection, "RELEASE job; COMMIT").await,
-        Some(Failing::Together) => execute(connection, "COMMIT").await,
+        None => {}
+        Some(Failing::Alone) => execute(connection, "RELEASE job; COMMIT").await?,
+        Some(Failing::Together) => execute(connection, "COMMIT").await?,
     }
+    Ok(kept)
 }
 
 /// Runs a statement about the transaction itself: if that fails, nothing of it was written.

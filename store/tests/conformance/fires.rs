@@ -200,9 +200,10 @@ pub(crate) async fn a_backfill_makes_what_has_not_fired(world: World) {
     let at = |minute| schedule.created_at + TimeDelta::minutes(minute);
     make(&world, &schedule, vec![fired(&schedule, at(1)), skipped(at(2), at(4)), fired(&schedule, at(5))]).await;
     let done = world.backfill(schedule.id, (-1..=6).map(at).collect()).await;
-    assert_eq!(done, Ok(Backfilled { made: 6, already_fired: 2 }), "a skipped instant has not fired");
+    let made = [-1, 0, 2, 3, 4, 6].map(at).to_vec();
+    assert_eq!(done, Ok(Backfilled { made, already_fired: 2 }), "a skipped instant has not fired");
     let done = world.backfill(schedule.id, (-1..=7).map(at).collect()).await;
-    assert_eq!(done, Ok(Backfilled { made: 1, already_fired: 8 }));
+    assert_eq!(done, Ok(Backfilled { made: vec![at(7)], already_fired: 8 }));
 
     let tasks = world.list(TaskFilter { schedule_id: Some(schedule.id), ..Default::default() }).await;
     let filled_in: Vec<_> = tasks.iter().filter(|task| task.serial_key.is_some()).collect();
@@ -221,12 +222,12 @@ pub(crate) async fn a_backfill_over_its_bound_makes_nothing(world: World) {
     let run = |most, bulk| world.store.backfill(schedule.id, backfill(most, bulk), None);
     assert_eq!(run(4, Bulk::Apply).await, Err(StoreError::TooManyFires(5)));
     assert_eq!(run(4, Bulk::DryRun).await, Err(StoreError::TooManyFires(5)));
-    let would = Reply::Made(Backfilled { made: 5, already_fired: 0 });
+    let would = Reply::Made(Backfilled { made: instants.clone(), already_fired: 0 });
     assert_eq!(run(5, Bulk::DryRun).await, Ok(would.clone()));
     assert_eq!(world.list(TaskFilter::default()).await, []);
     assert_eq!(list(&world, schedule.id, &FireFilter::default()).await, []);
     assert_eq!(run(5, Bulk::Apply).await, Ok(would));
-    assert_eq!(run(0, Bulk::Apply).await, Ok(Reply::Made(Backfilled { made: 0, already_fired: 5 })));
+    assert_eq!(run(0, Bulk::Apply).await, Ok(Reply::Made(Backfilled { made: vec![], already_fired: 5 })));
     let unknown = world.store.backfill(ScheduleId::generate(), backfill(5, Bulk::Apply), None).await;
     assert_eq!(unknown, Err(StoreError::NotFound));
 }
@@ -239,8 +240,8 @@ pub(crate) async fn eight_backfills_of_one_stretch_make_each_fire_once(world: Wo
         async move { node.backfill(schedule.id, instants).await.unwrap() }
     })
     .await;
-    assert_eq!(done.iter().map(|done| done.made).sum::<u64>(), 20);
-    assert!(done.iter().all(|done| done.made + done.already_fired == 20));
+    assert_eq!(done.iter().map(|done| done.made.len()).sum::<usize>(), 20);
+    assert!(done.iter().all(|done| done.made.len() as u64 + done.already_fired == 20));
     assert_eq!(world.list(TaskFilter::default()).await.len(), 20);
 }
 

@@ -65,7 +65,7 @@ pub(crate) async fn a_ledger_comes_in_order_and_begins_with_the_row_before(world
         fired(&schedule, at(8)),
     ];
     make(&world, &schedule, fires).await;
-    assert_eq!(world.backfill(schedule.id, vec![at(5)]).await.unwrap().made, 1);
+    assert_eq!(world.backfill(schedule.id, vec![at(5)]).await.unwrap().made, [at(5)]);
     // A trigger has an instant of its own, a moment after the eighth minute; it stands for the ninth below.
     let triggered_at = world.trigger(schedule.id).await.unwrap().fire.unwrap().scheduled_at;
     assert!((at(8)..at(9)).contains(&triggered_at), "{triggered_at}");

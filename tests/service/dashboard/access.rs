@@ -105,6 +105,10 @@ async fn a_form_is_audited_as_the_call_that_it_makes(database: Database) {
     assert_eq!(told(entry), ["pk_operator", "POST /api/v1/schedules/{id}/pause", id]);
     assert_eq!((&entry["status"], audit["items"].as_array().unwrap().len()), (&json!(200), 2), "one entry each");
 
+    let page = Visit::with_key(&server, "pk_chief").await.page("/audit").await;
+    let link = format!("<a href=\"/schedules/{id}\">");
+    assert_eq!(page.matches(&link).count(), 2, "what was made, and what was paused: {page}");
+
     let refused = Visit::with_key(&server, "pk_reader").await.post(&format!("/schedules/{id}/delete"), &[]).await;
     assert_eq!(refused.status, 403);
     let audit = server.request(Method::GET, "/api/v1/audit").bearer_auth("pk_chief").send().await.unwrap();

@@ -37,6 +37,12 @@ async fn tasks_that_should_have_begun_are_named_first(database: Database) {
         assert!(headline.contains(part), "{headline}");
     }
     assert!(rest.contains("1 task waits for a worker to claim it, for 4 min: pulled."), "{rest}");
+    let (_, held) = rest.split_once("1 task waits because its topic is paused, for 4 min: held.").unwrap();
+    let (held, _) = held.split_once("</li>").unwrap();
+    assert!(held.contains("href=\"/topics\""), "where it can be resumed: {held}");
+    let list = visit.page(&link_of(held, "held")).await;
+    assert!(list.contains("held") && !list.contains("stuck"), "{list}");
+    assert!(rest.contains("3 tasks are due and wait."), "beside those whose topic is paused: {rest}");
     let (_, link) = rest.split_once("href=\"/tasks?status=pending").unwrap();
     let link = link.split('"').next().unwrap().replace("&amp;", "&");
     let list = visit.page(&format!("/tasks?status=pending{link}")).await;

@@ -10,6 +10,8 @@ on_each_database!(
     a_schedule_is_made_edited_and_deleted,
     an_edit_keeps_what_the_form_does_not_show,
     a_name_is_kept_as_it_is_with_its_blanks,
+    the_largest_payload_goes_through_the_form,
+    line_ends_of_a_form_are_those_of_the_api,
     a_schedule_is_paused_resumed_and_triggered,
     a_paused_schedule_promises_no_fires,
     a_backfill_counts_first,
@@ -123,7 +125,7 @@ async fn a_name_is_kept_as_it_is_with_its_blanks(database: Database) {
     let body = r#"{"name":" n ","description":" d ","cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"echo"}"#;
     let path = format!("/schedules/{}", make(&server, body).await);
     let form = visit.page(&format!("{path}/edit")).await;
-    assert!(form.contains("value=\" n \"") && form.contains("value=\" d \""), "{form}");
+    assert!(form.contains("value=\" n \"") && form.contains("\n d </textarea>"), "{form}");
     let edit = |version: &'static str, name: &'static str| {
         let when = [("topic", "echo"), ("rhythm", "cron"), ("cronExpression", "0 0 2 1 *"), ("timezone", "UTC")];
         [&[("version", version), ("name", name), ("description", " d ")][..], &when].concat()
@@ -135,6 +137,69 @@ async fn a_name_is_kept_as_it_is_with_its_blanks(database: Database) {
     let refused = visit.post(&format!("{path}/edit"), &edit("2", "  ")).await;
     assert_eq!(refused.status, 400);
     assert!(refused.text.contains("must not be blank"), "{refused:?}");
+    server.stop();
+}
+
+async fn the_largest_payload_goes_through_the_form(database: Database) {
+    const MOST: usize = 1024 * 1024;
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let fields = |payload: &str| {
+        let when = [("rhythm", "cron"), ("cronExpression", "0 0 1 1 *"), ("timezone", "UTC"), ("topic", "echo")];
+        [("name", "large"), ("payload", payload)].into_iter().chain(when).map(owned).collect::<Vec<_>>()
+    };
+    let text = |bytes: usize| format!("\"{}\"", "é".repeat((bytes - 2) / 2));
+    let (path, _) = visit.done("/schedules/new", &borrowed(&fields(&text(MOST)))).await;
+    let stored = async || server.get(&format!("/api/v1{path}")).await.json()["payload"].clone();
+    assert_eq!(stored().await.as_str().unwrap().len(), MOST - 2);
+    // Each line end takes two bytes in a form, and six once they are encoded.
+    let lines = format!("[{}]", "\r\n".repeat(MOST - 2));
+    visit.done(&format!("{path}/edit"), &borrowed(&fields(&lines))).await;
+    assert_eq!(stored().await, json!([]));
+    let preview = visit.post("/schedules/preview", &borrowed(&fields(&text(MOST)))).await;
+    assert_eq!(preview.status, 200);
+    let refused = visit.post(&format!("{path}/edit"), &borrowed(&fields(&text(MOST + 2)))).await;
+    assert_eq!(refused.status, 413);
+    assert!(refused.text.contains("at most 1048576 (1 MiB) are allowed"), "the form says it beside the payload");
+    let other = visit.post(&format!("{path}/pause"), &[("note", &"n".repeat(MOST))]).await;
+    assert_eq!(other.status, 413, "forms without a payload are no larger than other bodies");
+    server.stop();
+}
+
+fn owned((name, value): (&'static str, &str)) -> (&'static str, String) {
+    (name, value.to_owned())
+}
+
+fn borrowed<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+async fn line_ends_of_a_form_are_those_of_the_api(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let fields = |description: &'static str, payload: &'static str| {
+        let when = [("rhythm", "cron"), ("cronExpression", "0 0 1 1 *"), ("timezone", "UTC"), ("topic", "echo")];
+        [&[("name", "lines"), ("description", description), ("payload", payload)][..], &when].concat()
+    };
+    let sent = fields("one\r\ntwo\r\n\r\nfour", "{\r\n  \"a\": 1\r\n}");
+    let (path, _) = visit.done("/schedules/new", &sent).await;
+    let made = server.get(&format!("/api/v1{path}")).await;
+    assert_eq!(made.json()["description"], "one\ntwo\n\nfour");
+    assert!(made.text.contains("{\n  \"a\": 1\n}"), "{}", made.text);
+    let form = visit.page(&format!("{path}/edit")).await;
+    assert!(form.contains("one\ntwo\n\nfour</textarea>"), "a field that keeps lines: {form}");
+    visit.done(&format!("{path}/edit"), &sent).await;
+    assert_eq!(server.get(&format!("/api/v1{path}")).await.json(), made.json(), "sent again as it was shown");
+
+    // What the API was given stays, too, while nobody changes it.
+    let body = r#"{"name":"given","description":"one\r\ntwo","payload":{"a":1},
+        "cronExpression":"0 0 1 1 *","timezone":"UTC","topic":"echo"}"#;
+    let path = format!("/schedules/{}", make(&server, body).await);
+    let before = api(&server, &format!("/api/v1{path}")).await;
+    let mut same = fields("one\r\ntwo", "{\r\n  \"a\": 1\r\n}");
+    same[0].1 = "given";
+    visit.done(&format!("{path}/edit"), &same).await;
+    assert_eq!(api(&server, &format!("/api/v1{path}")).await, before);
     server.stop();
 }
 
