@@ -1,1 +1,1 @@
--- Nothing: SQLite has no such summaries.
+-- Nothing: SQLite goes through the ids.

@@ -120,10 +120,15 @@ async fn an_edit_without_a_change_changes_nothing() {
         browser.wait_for("return !location.pathname.endsWith('/edit')", &[], "the schedule").await;
         assert_eq!(server.get(&format!("/api/v1{path}")).await.json(), before);
         // Beside its own time, which has its zone's name, the reader's says which one that is.
-        let times = "return [...document.querySelectorAll('time[data-clock]')].map((time) => time.innerText)";
+        let times = "
+            const zone = (at) => new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' }).formatToParts(at)
+                .find((part) => part.type === 'timeZoneName').value;
+            return [...document.querySelectorAll('time[data-clock]')]
+                .map((time) => [time.innerText, ' ' + zone(new Date(time.dateTime))])";
         let times = browser.run(times, &[]).await;
-        let has_zone = |time: &Value| time.as_str().unwrap().rsplit(' ').next().unwrap().starts_with(['U', 'G']);
-        assert!(times.as_array().unwrap().iter().all(has_zone), "{times}");
+        let has_zone = |time: &Value| time[0].as_str().unwrap().ends_with(time[1].as_str().unwrap());
+        let times = times.as_array().unwrap();
+        assert!(!times.is_empty() && times.iter().all(has_zone), "{times:?}");
     }
     browser.check().await;
 }

@@ -193,6 +193,7 @@ async fn states_have_the_same_words_as_on_the_dashboard() {
         assert_eq!(told.split_whitespace().filter(|said| *said == word).count(), times, "{told}");
         assert_eq!(shown.matches(&format!("\">{word}</span>")).count(), times, "{shown}");
     }
+    desk.server.stop();
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("keyId", Schema::id().or_null()),
         ("actor", Schema::text().about("the name of the key, or `local`")),
         ("action", Schema::text().example("PUT /api/v1/topics/{name}")),
-        ("target", Schema::text()),
+        ("target", Schema::text().about("what was changed or made, by its path; empty if that was not one thing")),
         ("status", Schema::whole(100..=599).about("what was answered")),
         ("requestId", Schema::text()),
     ]);

@@ -102,7 +102,7 @@ pub(in crate::http) fn backfill(operation: Operation) -> Operation {
         ("to", Schema::instant().about("the first instant after it, not in the future")),
     ])
     .takes([
-        ("dryRun", Schema::flag().or(false).about("only count")),
+        ("dryRun", Schema::flag().or(false).about("make none")),
         ("instants", Schema::flag().or(false).about("list the instants too")),
         ("maxFires", most.about("more than so many are refused, and none is made")),
     ]);

@@ -1,12 +1,12 @@
 //! Lists of tasks by when they are due, and by nothing else but their status.
 //!
-//! They are in the order of creation, and no index knows both. A stretch that holds few tasks is read whole and sorted. One
+//! They are in the order of creation, and no index has both. A stretch that holds few tasks is read whole and sorted. One
 //! that holds many is found by going through the ids from the newest on, which soon meets enough of them: among the ended
 //! ones not from the newest of all, but from those that were created when the stretch ended. What was created later and due
-//! earlier all the same is found by the summaries of the history; there is hardly ever any.
+//! earlier all the same is looked for by itself; there is hardly ever any.
 //!
-//! The planner takes it that what matches is spread evenly over all ids, and reads half of a table for a page. So it is left
-//! one way at a time.
+//! The planner takes it that what matches is spread evenly over all ids, and reads half of a table for a page. So each way
+//! is spelled in such a manner that one index fits.
 
 use chrono::{DateTime, Utc};
 use punctual_domain::id::TaskId;
@@ -21,15 +21,10 @@ use super::{broken, rows};
 /// As many as may be read whole.
 pub(super) const FEW: u32 = 5_000;
 
-/// Leaves the planner nothing but the summaries of the history, until another of these is said or the transaction ends.
-pub(super) const BY_SUMMARY: &str =
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off";
-/// Leaves it nothing but going through the ids.
-pub(super) const BY_ID: &str =
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = on; SET LOCAL enable_sort = off";
+/// Leaves the planner nothing but going through the ids, until [`BY_ANY`] is said or the transaction ends.
+pub(super) const BY_ID: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off";
 /// Leaves it every way again.
-const BY_ANY: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on; \
-                      SET LOCAL enable_sort = on";
+const BY_ANY: &str = "SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on";
 
 /// The newest of a part, newest first.
 pub(super) struct Newest {
@@ -47,44 +42,32 @@ pub(super) async fn newest(
     let mut found = Vec::new();
     for part in filter.parts() {
         let ids = match part {
-            Part::Of(TaskStatus::Pending) => newest_pending(connection, filter, page, few).await?,
-            Part::Ended | Part::Of(TaskStatus::Completed) => newest_ended(connection, part, filter, page, few).await?,
+            Part::Of(TaskStatus::Pending | TaskStatus::Completed) | Part::Ended => {
+                newest_of(connection, part, filter, page, few).await?
+            }
             // An index has these by themselves.
             Part::Live | Part::Of(_) => continue,
         };
         found.push(Newest { part, ids });
     }
-    say(connection, BY_ANY).await?;
     Ok(found)
 }
 
-async fn newest_pending(
-    connection: &mut PgConnection,
-    filter: &TaskFilter,
-    page: Page<TaskId>,
-    few: u32,
-) -> Result<Vec<Uuid>, StoreError> {
-    match fetch_few(connection, pending_in(filter, page, few)).await? {
-        Some(ids) => Ok(ids),
-        None => through_ids(connection, by_id(Part::Of(TaskStatus::Pending), filter, page)).await,
-    }
-}
-
-async fn newest_ended(
+async fn newest_of(
     connection: &mut PgConnection,
     part: Part,
     filter: &TaskFilter,
     page: Page<TaskId>,
     few: u32,
 ) -> Result<Vec<Uuid>, StoreError> {
-    say(connection, BY_SUMMARY).await?;
-    if let Some(ids) = fetch_few(connection, ended_in(part, filter, page, None, few)).await? {
+    if let Some(ids) = fetch_few(connection, few_from(None, part, filter, page, few)).await? {
         return Ok(ids);
     }
     let end = filter.run_at.to.and_then(first_id_at).filter(|end| page.after.is_none_or(|after| *end < after));
     let late = match end {
-        Some(end) => fetch_few(connection, ended_in(part, filter, page, Some(end), few)).await?,
-        None => None,
+        // Live tasks were nearly all created before the stretch ended.
+        Some(end) if !part.is_live() => fetch_few(connection, few_from(Some(end), part, filter, page, few)).await?,
+        _ => None,
     };
     // Many that were created after the stretch: nothing is gained by beginning at its end.
     let after = if late.is_some() { end } else { page.after };
@@ -94,49 +77,35 @@ async fn newest_ended(
     Ok(ids)
 }
 
-/// The newest pending tasks of the stretch, if it holds few of them.
-pub(super) fn pending_in(filter: &TaskFilter, page: Page<TaskId>, few: u32) -> Query {
-    let mut query = Query::new(FEW_OF);
-    query.push("punctual_tasks ");
-    push_conditions(&mut query, filter, page.after);
-    push_part(&mut query, Part::Of(TaskStatus::Pending));
-    query.push(" ORDER BY run_at");
-    push_few(&mut query, page, few);
-    query
-}
-
-/// The newest ended tasks of the stretch from an id on, if there are few of them.
-pub(super) fn ended_in(part: Part, filter: &TaskFilter, page: Page<TaskId>, from: Option<TaskId>, few: u32) -> Query {
-    let mut query = Query::new(FEW_OF);
-    query.push("punctual_task_history ");
+/// The newest tasks of the stretch from an id on, if there are few of them.
+pub(super) fn few_from(from: Option<TaskId>, part: Part, filter: &TaskFilter, page: Page<TaskId>, few: u32) -> Query {
+    let mut query = Query::new(format!("WITH found AS MATERIALIZED (SELECT id FROM {} ", table(part)));
     push_conditions(&mut query, filter, page.after);
     if let Some(from) = from {
         query.push(" AND id >= ").push_bind(from.0);
     }
     push_part(&mut query, part);
-    push_few(&mut query, page, few);
-    query
-}
-
-const FEW_OF: &str = "WITH found AS MATERIALIZED (SELECT id FROM ";
-
-fn push_few(query: &mut Query, page: Page<TaskId>, few: u32) {
+    // In the order of an index, so that it need not be read further than to one too many.
     query.push(format!(
-        " LIMIT {few} + 1)
+        " ORDER BY run_at LIMIT {few} + 1)
         SELECT CASE WHEN (SELECT count(*) FROM found) <= {few}
             THEN ARRAY(SELECT id FROM found ORDER BY id DESC LIMIT {}) END",
         page.limit
     ));
+    query
 }
 
 /// The newest tasks of the stretch.
 pub(super) fn by_id(part: Part, filter: &TaskFilter, page: Page<TaskId>) -> Query {
-    let table = if part.is_live() { "punctual_tasks" } else { "punctual_task_history" };
-    let mut query = Query::new(format!("SELECT id FROM {table} "));
+    let mut query = Query::new(format!("SELECT id FROM {} ", table(part)));
     push_conditions(&mut query, filter, page.after);
     push_part(&mut query, part);
     query.push(format!(" ORDER BY id DESC LIMIT {}", page.limit));
     query
+}
+
+fn table(part: Part) -> &'static str {
+    if part.is_live() { "punctual_tasks" } else { "punctual_task_history" }
 }
 
 /// An id that those of earlier instants come before.
@@ -154,7 +123,8 @@ async fn fetch_few(connection: &mut PgConnection, mut query: Query) -> Result<Op
 
 async fn through_ids(connection: &mut PgConnection, mut query: Query) -> Result<Vec<Uuid>, StoreError> {
     say(connection, BY_ID).await?;
-    let found = query.build().persistent(false).fetch_all(connection).await.map_err(broken)?;
+    let found = query.build().persistent(false).fetch_all(&mut *connection).await.map_err(broken)?;
+    say(connection, BY_ANY).await?;
     found.iter().map(|row| rows::Columns::of(row).take()).collect()
 }
 

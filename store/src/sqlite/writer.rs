@@ -141,10 +141,10 @@ impl Line {
         self.connection.as_mut().ok_or_else(|| StoreError::Unavailable("the connection is gone".into()))
     }
 
-    /// How many rows this connection has changed since it was opened.
-    async fn changes(&mut self) -> i64 {
-        let Some(connection) = &mut self.connection else { return 0 };
-        sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await.unwrap_or_default()
+    /// How many rows this connection has changed since it was opened, if it can tell; the next one has changed none.
+    async fn changes(&mut self) -> Option<i64> {
+        let Some(connection) = &mut self.connection else { return Some(0) };
+        sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await.ok()
     }
 
     /// Leaves a transaction that failed.
@@ -252,7 +252,7 @@ async fn serve(
         let turn = turn.lock().await;
         batch.retain(|job| job.is_wanted());
         let in_trouble = trouble.found().is_some();
-        let before = if in_trouble { line.changes().await } else { 0 };
+        let before = if in_trouble { line.changes().await } else { None };
         let committed =
             if batch.is_empty() { Ok(Kept::All) } else { commit_together(&mut line, &mut batch, &now).await };
         match &committed {
@@ -262,7 +262,7 @@ async fn serve(
                 trouble.note(Some(error.clone()));
             }
             // What was rolled back is counted too.
-            Ok(Kept::All) if in_trouble && line.changes().await > before => trouble.note(None),
+            Ok(Kept::All) if before.is_some() && line.changes().await > before => trouble.note(None),
             Ok(Kept::All | Kept::Some) => {}
         }
         let committed = committed.map(drop);
