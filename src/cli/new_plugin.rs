@@ -47,11 +47,18 @@ impl NewPluginArgs {
             bail!("{} is there already", folder.display());
         }
         std::fs::create_dir_all(folder.join("src"))?;
+        // Inside Punctual's folder by a path that holds in every checkout.
+        let sdk = match sdk.file_name().filter(|_| siblings.is_some()) {
+            Some(name) => Path::new("..").join(name),
+            None => sdk.clone(),
+        };
         std::fs::write(folder.join("Cargo.toml"), manifest(&self.name, &sdk))?;
         std::fs::write(folder.join("src/lib.rs"), source(&self.name))?;
         print(&format!(
-            "{}\nNext: cd there, and `cargo test`. `cargo doc --open -p punctual-sdk` is the guide.",
-            folder.display()
+            "{}\nNext: cd there, and `cargo test`. `cargo doc --open -p punctual-sdk` is the guide.\n\
+             docs/plugins.md tells how to link it into the service, which runs it with PUNCTUAL_PLUGINS={}.",
+            folder.display(),
+            self.name
         ))?;
         Ok(ExitCode::SUCCESS)
     }

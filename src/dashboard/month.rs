@@ -132,7 +132,7 @@ fn page(month: &Month, zone: &str, first: NaiveDate, today: NaiveDate, count: us
             p {
                 "Days and times are those of " strong { (zone) } ". "
                 span.hint {
-                    "Beside them stands what the clocks of a schedule's own zone show, where that differs. These are the fires that enabled schedules ask for"
+                    "Beside them stands what the clocks of a schedule's own zone show, where that differs. These are the fires that enabled schedules ask for from now on"
                     @if count == SCHEDULES as usize { ", of the " (SCHEDULES) " that fire next" } "."
                 }
             }
@@ -155,7 +155,7 @@ fn page(month: &Month, zone: &str, first: NaiveDate, today: NaiveDate, count: us
             }
         }
         section #month.sheet aria-label="Days" {
-            @if month.entries.is_empty() && month.often.is_empty() { (empty("No schedule fires in this month. Each fire stands on its day here.")) }
+            @if month.entries.is_empty() && month.often.is_empty() { (empty("No schedule asks for a fire from now on in this month. What has fired is on each schedule's page.")) }
             (days(month, first, today))
         }
     }

@@ -35,6 +35,18 @@ fn the_crate_compiles_and_its_tests_pass() {
     assert!(tested.status.success() && said.contains("test result: ok. 2 passed"), "{said}");
 }
 
+#[test]
+fn in_punctuals_own_folder_its_paths_hold_in_every_checkout() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("plugins/sdk")).unwrap();
+    std::fs::write(folder.path().join("plugins/sdk/Cargo.toml"), "").unwrap();
+    assert!(punctual(folder.path()).args(["new-plugin", "greeting"]).output().unwrap().status.success());
+    let manifest = std::fs::read_to_string(folder.path().join("plugins/greeting/Cargo.toml")).unwrap();
+    for path in ["punctual-sdk = { path = \"../sdk\" }", "punctual-testing = { path = \"../testing\" }"] {
+        assert!(manifest.contains(path), "{manifest}");
+    }
+}
+
 /// How our own debug builds are made.
 fn profile(ours: &Path) -> String {
     let manifest = std::fs::read_to_string(ours.join("Cargo.toml")).unwrap();
