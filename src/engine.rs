@@ -112,6 +112,7 @@ impl Engine {
         let mut about = parts.about;
         if about.is_object() {
             about["paused"] = (parts.start == Start::Paused).into();
+            about["redis"] = parts.redis.is_some().into();
         }
         let node = Node {
             id: NodeId::generate(),

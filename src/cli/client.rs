@@ -34,6 +34,8 @@ pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
     token: Option<String>,
+    /// Whether its command can do without a service.
+    takes_database: bool,
 }
 
 /// It answered, and refused.
@@ -62,11 +64,16 @@ impl ClientArgs {
             })?;
         let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy().build()?;
         let token = self.token.clone().filter(|token| !token.is_empty());
-        Ok(Client { http, base, token })
+        Ok(Client { http, base, token, takes_database: false })
     }
 }
 
 impl Client {
+    /// The client of a command that has `--database`.
+    pub(super) fn or_database(self) -> Self {
+        Self { takes_database: true, ..self }
+    }
+
     /// Whether it shows an API key.
     pub(super) fn has_token(&self) -> bool {
         self.token.is_some()
@@ -188,8 +195,10 @@ impl Client {
             Some(ErrorKind::ConnectionRefused) => String::new(),
             _ => format!(" ({reason})"),
         };
+        let database = if self.takes_database { ", or name the database to do without one (--database)" } else { "" };
         anyhow!(
-            "nothing answers at {base}{why}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)"
+            "nothing answers at {base}{why}: start the service by `punctual serve`, or say where it is (PUNCTUAL_URL or --url)\
+             {database}"
         )
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use chrono::TimeDelta;
 use punctual_domain::time::ZoneDatabase;
-use punctual_store::{ConnectError, Migrate, Options, SchemaState};
+use punctual_domain::topic::Route;
+use punctual_store::{Access, ConnectError, Migrate, Options, SchemaState};
 use serde::Serialize;
 
 use super::ConfigArgs;
@@ -170,7 +171,7 @@ async fn open_database(url: &Secret) -> Vec<Check> {
 }
 
 async fn redis(config: &Config) -> Check {
-    let Some(url) = &config.redis_url else { return Check::ok("redis", "not configured, and not needed") };
+    let Some(url) = &config.redis_url else { return without_redis(queued_topics(&config.database_url).await) };
     let answer = match Redis::new(url) {
         Ok(redis) => redis.ping().await,
         Err(error) => Err(error),
@@ -179,6 +180,28 @@ async fn redis(config: &Config) -> Check {
         Ok(()) => Check::ok("redis", url.to_string()),
         Err(error) => Check::failed("redis", format!("{url}: {error}"), "start it, or mend or remove REDIS_URL"),
     }
+}
+
+fn without_redis(queued: Option<Vec<String>>) -> Check {
+    match queued.as_deref() {
+        None => Check::ok("redis", "not configured; only topics with the route bullmq need it"),
+        Some([]) => Check::ok("redis", "not configured, and not needed"),
+        Some(topics) => {
+            let found = format!("not configured, and needed by topics with the route bullmq: {}", topics.join(", "));
+            Check::note("redis", found, "set REDIS_URL on one node at least: their tasks wait for a node that has it")
+        }
+    }
+}
+
+/// The topics that need Redis, where the database can be read, also beside a service that has it.
+async fn queued_topics(url: &Secret) -> Option<Vec<String>> {
+    let options = Options { access: Access::Look, migrate: Migrate::Check, connections: 1, ..Options::default() };
+    let read = async {
+        let definitions = punctual_store::connect(url.expose(), options).await.ok()?.topics().await.ok()?;
+        let queued = definitions.into_iter().filter(|definition| matches!(definition.route, Route::Bullmq { .. }));
+        Some(queued.map(|definition| definition.name.as_str().to_owned()).collect())
+    };
+    tokio::time::timeout(PATIENCE, read).await.ok().flatten()
 }
 
 fn zone_data(config: &Config) -> Check {

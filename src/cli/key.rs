@@ -94,7 +94,7 @@ enum Keys {
 
 impl WhereArgs {
     async fn open(&self, plugins: Plugins) -> Result<Keys> {
-        let Some(url) = &self.database else { return Ok(Keys::Service(self.client.connect()?)) };
+        let Some(url) = &self.database else { return Ok(Keys::Service(self.client.connect()?.or_database())) };
         let flags = vec![("database.url", "--database", url.clone())];
         let url = Config::load(&Sources { flags, ..Sources::of_process(plugins) })?.config.database_url;
         let store = punctual_store::connect(url.expose(), Options { connections: 2, ..Options::default() })

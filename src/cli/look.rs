@@ -36,7 +36,7 @@ pub(super) enum Look {
 
 impl LookArgs {
     pub(super) async fn open(&self, plugins: Plugins) -> Result<Look> {
-        let Some(url) = &self.database else { return Ok(Look::Service(self.client.connect()?)) };
+        let Some(url) = &self.database else { return Ok(Look::Service(self.client.connect()?.or_database())) };
         let flags = vec![("database.url", "--database", url.clone())];
         let config = Config::load(&Sources { flags, ..Sources::of_process(plugins) })?.config;
         let options = Options { access: Access::Look, migrate: Migrate::Check, connections: 2, ..Options::default() };

@@ -56,7 +56,8 @@ fn sentence(nodes: &[KnownNode]) -> String {
     }
 }
 
-fn cells(visitor: &Visitor, KnownNode { node, about, is_silent, leads }: &KnownNode) -> Vec<Markup> {
+fn cells(visitor: &Visitor, known: &KnownNode) -> Vec<Markup> {
+    let KnownNode { node, about, is_silent, leads } = known;
     let is_here = node.id == visitor.api.node;
     vec![
         html! { code { (node.id) } @if is_here { span.sub { "this node" } } },
@@ -67,7 +68,7 @@ fn cells(visitor: &Visitor, KnownNode { node, about, is_silent, leads }: &KnownN
             @if *leads { " " (badge(Tone::Busy, "leads")) }
         },
         parts::ago(node.seen_at, visitor.now),
-        html! { (parts::span(visitor.now - node.started_at)) },
+        html! { (parts::span(known.uptime(visitor.now))) },
         html! {
             @match &about.listen { Some(address) => { code { (address) } } None => { span.dim { "nothing" } } }
         },

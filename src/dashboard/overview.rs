@@ -307,8 +307,8 @@ fn lag(minutes: Option<&Vec<EndedMinute>>) -> Markup {
 fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
     let rows: Vec<_> = nodes
         .iter()
-        .map(|node| {
-            let KnownNode { node, about, is_silent, leads } = node;
+        .map(|known| {
+            let KnownNode { node, about, is_silent, leads } = known;
             let (tone, word) = match (is_silent, about.paused, leads) {
                 (true, ..) => (Tone::Bad, "silent"),
                 (_, true, _) => (Tone::Late, "paused"),
@@ -318,7 +318,7 @@ fn node_list(nodes: &[KnownNode], now: DateTime<Utc>) -> Markup {
             vec![
                 html! { a href="/nodes" { (short(node.id)) } @if let Some(listen) = &about.listen { span.sub { (listen) } } },
                 badge(tone, word),
-                html! { (ago(node.seen_at, now)) span.sub { "up " (span(now - node.started_at)) } },
+                html! { (ago(node.seen_at, now)) span.sub { @if *is_silent { "was " } "up " (span(known.uptime(now))) } },
                 html! { (node.version) span.sub { "zones " (node.tz_version) } },
             ]
         })

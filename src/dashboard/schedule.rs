@@ -2,7 +2,7 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use maud::{Markup, html};
 use punctual_domain::fire::{Fire, FireKind, FireStatus};
 use punctual_domain::id::FireId;
@@ -10,7 +10,7 @@ use punctual_domain::key::Role;
 use punctual_domain::outlook::Outlook;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{FireFilter, Page};
-use punctual_domain::time::{NextFire, Note};
+use punctual_domain::time::{NextFire, Note, ZoneDatabase};
 
 use super::form::encoded;
 use super::json::json;
@@ -76,7 +76,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                 ]))
             }
         }
-        @if visitor.may(Role::Operate) { (actions(&schedule)) }
+        @if visitor.may(Role::Operate) { (actions(&schedule, &api.zones)) }
         div.grid {
             section #ahead.sheet data-live aria-labelledby="ahead-title" { (upcoming(&schedule, &next, &remarks, visitor.now)) }
             section #why.sheet data-live aria-labelledby="why-title" {
@@ -95,7 +95,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
     Ok(visitor.page(Place::Schedules, name, &body))
 }
 
-fn actions(schedule: &Schedule) -> Markup {
+fn actions(schedule: &Schedule, zones: &ZoneDatabase) -> Markup {
     let path = format!("/schedules/{}", schedule.id);
     let zone = &schedule.definition.timezone;
     html! {
@@ -106,14 +106,22 @@ fn actions(schedule: &Schedule) -> Markup {
             a.button href={ (path) "/backfill" } { "Backfill…" }
             a.button.danger href={ (path) "/delete" } { "Delete…" }
         }
-        @if schedule.enabled {
-            form.sheet.filters method="post" action={ (path) "/pause" } aria-label="Pause" {
-                label { "Note" input name="note" maxlength="1000" placeholder="why, for whoever comes next"; }
-                label { "Until (in " (zone) ")" input type="datetime-local" name="until"; }
-                button type="submit" { "Pause" }
-            }
+        form.sheet.filters method="post" action={ (path) "/pause" } aria-label="Pause" {
+            @if !schedule.enabled { input type="hidden" name="version" value=(schedule.version); }
+            label { "Note" input name="note" maxlength="1000" placeholder="why, for whoever comes next" value=[&schedule.pause_note]; }
+            label { "Until (in " (zone) ")" input type="datetime-local" name="until" value=[pause_end(schedule, zones)]; }
+            button type="submit" { @if schedule.enabled { "Pause" } @else { "Change the pause" } }
         }
     }
+}
+
+/// When its pause ends, by the clocks of its zone, as a browser has it in a form.
+pub(super) fn pause_end(schedule: &Schedule, zones: &ZoneDatabase) -> Option<String> {
+    let until = schedule.paused_until?;
+    let zone = zones.zone(&schedule.definition.timezone).ok()?;
+    let local = until.naive_utc() + TimeDelta::seconds(zone.offset_seconds_at(until).into());
+    let format = if local.second() == 0 { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%dT%H:%M:%S" };
+    Some(local.format(format).to_string())
 }
 
 /// What fires next: of a paused one what does once its pause ends, or the first instant were it resumed now.

@@ -10,26 +10,44 @@ use serde_json::{Map, Value, json};
 use super::form::Form;
 use super::layout::Place;
 use super::parts::{facts, number};
+use super::schedule::pause_end;
 use super::visitor::{Visitor, said};
+use crate::cli::when;
 use crate::http::problem::Problem;
 use crate::http::schedule_edit::{find, schedule_id};
 
-/// `POST /schedules/{id}/pause`.
+/// `POST /schedules/{id}/pause`: pauses it, or changes the note and the end of a pause that was seen.
 pub(crate) async fn pause(visitor: Visitor, Path(id): Path<String>, form: Form) -> Result<Response, Problem> {
     let (back, schedule) = (format!("/schedules/{id}"), find(&visitor.api, schedule_id(&id)?).await?);
+    let version = form.text("version");
     let mut body = Map::new();
     form.copy_texts(&["note"], &mut body);
-    let until = form.text("until").map(|until| visitor.instant("until", until, &schedule.definition.timezone));
-    let paused = match until.transpose() {
+    if version.is_some() {
+        // Whoever saw the note and emptied it wants none.
+        body.entry("note").or_insert(Value::Null);
+    }
+    let paused = match pause_until(&visitor, &schedule, &form) {
         Ok(until) => {
             body.extend(until.map(|until| ("until".to_owned(), until.into())));
-            visitor.act(Method::POST, &["schedules", &id, "pause"], Some(&body.into())).await
+            let body = Value::from(body).to_string();
+            visitor.act_on(version, Method::POST, &["schedules", &id, "pause"], Some(body)).await
         }
         Err(problem) => Err(problem),
     };
     match paused {
+        Ok(_) if version.is_some() => Ok(visitor.done(&back, "The pause was changed.")),
         Ok(_) => Ok(visitor.done(&back, format!("“{}” is paused.", schedule.definition.name))),
         Err(problem) => visitor.refused(&back, problem),
+    }
+}
+
+/// When the pause is to end. One that was left as it stood is kept to the instant, also where clocks show its time twice.
+fn pause_until(visitor: &Visitor, schedule: &Schedule, form: &Form) -> Result<Option<String>, Problem> {
+    let Some(text) = form.text("until") else { return Ok(None) };
+    let kept = pause_end(schedule, &visitor.api.zones).is_some_and(|stood| stood == text);
+    match schedule.paused_until.filter(|_| kept) {
+        Some(until) => Ok(Some(when::written(until))),
+        None => visitor.instant("until", text, &schedule.definition.timezone).map(Some),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::id::NodeId;
 use punctual_domain::node::Node;
 use punctual_domain::store::Page;
@@ -65,6 +65,14 @@ pub(crate) struct KnownNode {
     pub(crate) leads: bool,
 }
 
+impl KnownNode {
+    /// For how long it has been running; nobody knows of a silent one that it did after it was last heard of.
+    pub(crate) fn uptime(&self, now: DateTime<Utc>) -> TimeDelta {
+        let until = if self.is_silent { self.node.seen_at } else { now };
+        until - self.node.started_at
+    }
+}
+
 /// A node as the API shows it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,5 +119,30 @@ impl<'a> NodeView<'a> {
             plugins: &about.plugins,
             listen: about.listen.as_deref(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_domain::json::Json;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_node_ran_until_it_was_last_heard_of() {
+        let started_at = DateTime::UNIX_EPOCH;
+        let node = Node {
+            id: NodeId::generate(),
+            version: "0.1.0".into(),
+            tz_version: "2026a".into(),
+            about: Json::from_stored("{}"),
+            started_at,
+            seen_at: started_at + TimeDelta::seconds(10),
+        };
+        let mut known = KnownNode { node, about: About::default(), is_silent: false, leads: false };
+        let now = started_at + TimeDelta::minutes(3);
+        assert_eq!(known.uptime(now), TimeDelta::minutes(3));
+        known.is_silent = true;
+        assert_eq!(known.uptime(now), TimeDelta::seconds(10));
     }
 }

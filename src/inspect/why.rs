@@ -161,12 +161,15 @@ fn node_facts(node: &Node) -> NodeFacts {
     #[serde(default)]
     struct About {
         topics: Vec<String>,
+        redis: Option<bool>,
         paused: bool,
     }
     let about: About = serde_json::from_str(node.about.as_str()).unwrap_or_default();
     NodeFacts {
         id: node.id,
         handles: about.topics.iter().filter_map(|name| name.parse().ok()).collect(),
+        // One of another release may not say.
+        has_redis: about.redis.unwrap_or(true),
         is_paused: about.paused,
     }
 }

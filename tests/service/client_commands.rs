@@ -344,6 +344,8 @@ fn without_a_service_it_is_said_how_to_start_one() {
             error.contains("nothing answers at http://127.0.0.1:1: start the service by `punctual serve`"),
             "{error}"
         );
+        let takes_database = matches!(arguments[0], "prove" | "why" | "simulate" | "key");
+        assert_eq!(error.contains("(--database)"), takes_database, "{arguments:?}: {error}");
     }
     let (code, _, error) = run(punctual(folder.path()).args(["task", "list", "--url", "nonsense"]));
     assert!(code == Some(1) && error.contains("http://127.0.0.1:7878"), "{error}");

@@ -44,6 +44,15 @@ async fn a_healthy_database_pleases_the_doctor(database: Database) {
     assert!(code == Some(0) && report["ok"] == true, "{report:#}");
     assert!(report["checks"].as_array().unwrap().iter().all(|check| check["state"] == "ok"), "{report:#}");
 
+    let server = Server::start(&database);
+    server.put_topic("queued", r#"{"route": {"type": "bullmq", "queue": "jobs"}}"#).await;
+    let missed = "note    redis          not configured, and needed by topics with the route bullmq: queued";
+    let (code, out, _) = doctor(&[]);
+    assert!(code == Some(0) && out.contains(missed), "beside a service: {out}");
+    server.stop();
+    let (code, out, _) = doctor(&[]);
+    assert!(code == Some(0) && out.contains(missed), "{out}");
+
     let (code, out, _) = doctor(&["--redis", "redis://:swordfish@127.0.0.1:1"]);
     assert!(code == Some(1) && out.contains("FAILED  redis") && !out.contains("swordfish"), "{out}");
 }

@@ -188,6 +188,9 @@ async fn why_says_what_is_waited_for(database: Database) {
     let task = server.make_task(r#"{"topic": "echo"}"#).await;
     let task = server.ended_task(task["id"].as_str().unwrap()).await;
     why(task["id"].as_str().unwrap(), "it completed at");
+    server.put_topic("queued", r#"{"route": {"type": "bullmq", "queue": "jobs"}}"#).await;
+    let task = server.make_task(r#"{"topic": "queued"}"#).await;
+    why(task["id"].as_str().unwrap(), "BullMQ needs Redis, and no node has it (REDIS_URL)");
     for unknown in ["nonsense", "018f0000-0000-7000-8000-000000000000"] {
         let (code, page) = ask(&database, &server, &["why", unknown]);
         assert!(code == 1 && page.contains("there is no task, execution or schedule"), "{page}");

@@ -44,7 +44,7 @@ pub enum Cause {
     NodePaused,
     /// No node is running at all.
     NoNode,
-    /// No node has a handler for its topic, or nobody serves that at all.
+    /// No node has what its topic needs (a handler, or Redis), or nobody serves that at all.
     NoServer,
     /// It waits for a worker to claim it.
     WaitsForClaim,
@@ -95,6 +95,8 @@ pub struct NodeFacts {
     pub id: NodeId,
     /// The topics it has handlers for.
     pub handles: Vec<TopicPattern>,
+    /// Whether it can hand tasks to queues of BullMQ.
+    pub has_redis: bool,
     /// Whether it neither claims nor ticks.
     pub is_paused: bool,
 }

@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_schedule_says_what_it_waits_for() {
-        let node = NodeFacts { id: NodeId::generate(), handles: Vec::new(), is_paused: false };
+        let node = NodeFacts { id: NodeId::generate(), handles: Vec::new(), has_redis: false, is_paused: false };
         let paused_node = NodeFacts { is_paused: true, ..node.clone() };
         let nodes = [node.clone()];
         let at = |seconds| Some(now() - TimeDelta::seconds(seconds));

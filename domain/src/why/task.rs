@@ -193,15 +193,21 @@ fn server(facts: &TaskFacts<'_>) -> Vec<Reason> {
     }
     let able: Vec<_> = match route {
         Some(Route::Handler) => nodes.iter().filter(|node| node.has_handler(topic)).collect(),
+        Some(Route::Bullmq { .. }) => nodes.iter().filter(|node| node.has_redis).collect(),
         _ => nodes.iter().collect(),
     };
     if nodes.is_empty() {
         reasons.push(Reason::new(Cause::NoNode, "no node was heard of lately: start one by `punctual serve`"));
     } else if able.is_empty() {
-        let message = format!(
-            "no node has a handler for the topic {topic}: start one with the plugin that has it (PUNCTUAL_PLUGINS), or \
-             change the topic's route"
-        );
+        let message = match route {
+            Some(Route::Bullmq { .. }) => {
+                "BullMQ needs Redis, and no node has it (REDIS_URL): the task waits for a node that does".to_owned()
+            }
+            _ => format!(
+                "no node has a handler for the topic {topic}: start one with the plugin that has it (PUNCTUAL_PLUGINS), or \
+                 change the topic's route"
+            ),
+        };
         reasons.push(Reason::new(Cause::NoServer, message));
     } else if able.iter().all(|node| node.is_paused) {
         let message = "every node that could run it is paused; resume one by `punctual resume`";
@@ -263,7 +269,7 @@ mod tests {
 
     fn node(handles: &[&str]) -> NodeFacts {
         let handles = handles.iter().map(|name| name.parse().unwrap()).collect();
-        NodeFacts { id: NodeId::generate(), handles, is_paused: false }
+        NodeFacts { id: NodeId::generate(), handles, has_redis: false, is_paused: false }
     }
 
     /// The causes, the first one first.
@@ -284,6 +290,8 @@ mod tests {
     fn a_pending_task_waits_for_every_reason_that_holds() {
         let (plain, handler) = (node(&[]), node(&["mail.send"]));
         let paused = NodeFacts { is_paused: true, ..handler.clone() };
+        let with_redis = NodeFacts { has_redis: true, ..plain.clone() };
+        let bullmq = || Route::Bullmq { queue: "mail".into(), prefix: "bull".into() };
         let none = Standing::default;
         let with = |change: fn(&mut Task)| {
             let mut task = due_task();
@@ -349,6 +357,15 @@ mod tests {
                 definition(Route::Pull, |_| {}),
                 vec![plain.clone()],
                 vec![Cause::WaitsForClaim],
+            ),
+            ("no Redis", due_task(), none(), definition(bullmq(), |_| {}), vec![plain.clone()], vec![Cause::NoServer]),
+            (
+                "no Redis here",
+                due_task(),
+                none(),
+                definition(bullmq(), |_| {}),
+                vec![plain.clone(), with_redis],
+                vec![Cause::Due],
             ),
             ("serial", due_task(), serial.clone(), None, vec![handler.clone()], vec![Cause::SerialKey]),
             ("serial, later", with(later), serial, None, vec![handler.clone()], vec![Cause::NotDue, Cause::SerialKey]),

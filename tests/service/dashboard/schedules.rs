@@ -14,6 +14,7 @@ on_each_database!(
     line_ends_of_a_form_are_those_of_the_api,
     a_schedule_is_paused_resumed_and_triggered,
     a_paused_schedule_promises_no_fires,
+    a_pause_has_a_note_that_can_be_changed,
     a_backfill_counts_first,
     a_preview_marks_gaps_and_folds,
 );
@@ -222,6 +223,35 @@ async fn a_paused_schedule_promises_no_fires(database: Database) {
     let paused = ahead().await;
     assert!(paused.contains("It is paused until") && paused.contains("01 Jan 2041"), "{paused}");
     assert!(!paused.contains("01 Jan 2040"), "nothing within the pause: {paused}");
+    server.stop();
+}
+
+async fn a_pause_has_a_note_that_can_be_changed(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    let id = make(&server, YEARLY).await;
+    let (path, pause) = (format!("/schedules/{id}"), format!("/schedules/{id}/pause"));
+    let (_, page) = visit.done(&pause, &[("note", ""), ("until", "")]).await;
+    assert!(page.contains("Change the pause") && page.contains(r#"name="note""#), "{page}");
+    let version = async || api(&server, &format!("/api/v1{path}")).await["version"].to_string();
+    let seen = version().await;
+    let until = "2040-11-01T08:30:15.250Z";
+    let body = format!(r#"{{"note": "holidays", "until": "{until}"}}"#);
+    assert_eq!(server.post(&format!("/api/v1{path}/pause"), body).await.status, 200);
+    let (_, late) = visit.done(&pause, &[("version", &seen), ("note", "mine"), ("until", "")]).await;
+    assert!(late.contains("holidays") && !late.contains("mine"), "what another wrote meanwhile stays: {late}");
+
+    let stands = r#"value="2040-11-01T02:30:15""#;
+    assert!(late.contains(stands) && late.contains(r#"value="holidays""#), "{late}");
+    let fields = [("version", &*version().await), ("note", "audit"), ("until", "2040-11-01T02:30:15")];
+    let (_, page) = visit.done(&pause, &fields).await;
+    assert!(page.contains("The pause was changed.") && page.contains(r#"value="audit""#), "{page}");
+    let changed = api(&server, &format!("/api/v1{path}")).await;
+    assert_eq!((&changed["pauseNote"], &changed["pausedUntil"]), (&"audit".into(), &until.into()), "to the instant");
+    visit.done(&pause, &[("version", &*version().await), ("note", ""), ("until", "")]).await;
+    let changed = api(&server, &format!("/api/v1{path}")).await;
+    assert!(changed["pauseNote"].is_null() && changed["pausedUntil"].is_null(), "{changed}");
+    assert_eq!(changed["enabled"], false);
     server.stop();
 }
 
