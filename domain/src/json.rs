@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -89,6 +89,24 @@ impl<'de> Deserialize<'de> for Json {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::parse(raw.get()).map_err(D::Error::custom)
     }
+}
+
+/// How much deeper an answer may be than a payload that it holds.
+const AROUND: usize = 16;
+
+/// Reads what is or holds a payload, of the greatest depth that one may have.
+///
+/// # Errors
+/// When it is not JSON, or not what is expected.
+pub fn read_deep<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    if depth(text) > MAX_DEPTH + AROUND {
+        return Err(serde_json::Error::custom("nested too deep"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader.disable_recursion_limit();
+    let answer = T::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(answer)
 }
 
 /// The deepest nesting in `text`, whether or not it is otherwise JSON.
@@ -208,6 +226,17 @@ mod tests {
             let error = Json::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_answer_may_hold_what_is_as_deep_as_can_be() {
+        let around = |depth| {
+            format!(r#"{{"items": [{{"payload": {}}}], "nextCursor": null}}"#, "[".repeat(depth) + &"]".repeat(depth))
+        };
+        let answer: serde_json::Value = read_deep(&around(MAX_DEPTH)).unwrap();
+        assert!(answer["items"][0]["payload"][0][0].is_array());
+        assert!(read_deep::<serde_json::Value>(&around(MAX_DEPTH + AROUND)).is_err());
+        assert!(read_deep::<serde_json::Value>("{} {}").is_err());
     }
 
     #[test]

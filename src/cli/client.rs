@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use punctual_domain::json::read_deep;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
@@ -211,12 +212,12 @@ fn kind_of(error: &std::io::Error) -> ErrorKind {
 
 impl Answer {
     pub(super) fn json(&self) -> Result<Value> {
-        serde_json::from_str(&self.text).context("the answer is not JSON: is this address a punctual service?")
+        read_deep(&self.text).context("the answer is not JSON: is this address a punctual service?")
     }
 
     /// The answer as a type of ours.
     pub(super) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(&self.text).context("the answer is not as expected: is the service of another version?")
+        read_deep(&self.text).context("the answer is not as expected: is the service of another version?")
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use punctual_domain::clock::Clock;
+use punctual_domain::json::read_deep;
 use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
@@ -426,7 +427,7 @@ pub(super) fn read_text(text: &str) -> Result<String> {
 
 /// JSON that was given in the same ways.
 pub(super) fn read_json(flag: &str, text: &str) -> Result<Value> {
-    serde_json::from_str(&read_text(text)?)
+    read_deep(&read_text(text)?)
         .with_context(|| format!("{flag} is not JSON; quote it, such as {flag} '{{\"hello\": \"world\"}}'"))
 }
 

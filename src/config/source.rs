@@ -113,10 +113,18 @@ fn collect_file(named: Option<&Path>, texts: &mut Texts, errors: &mut ConfigErro
             topics.map(|topics| collect_topics(&topics, path, errors)).unwrap_or_default()
         }
         Err(error) => {
-            errors.add(ConfigError::file(path, format!("is not TOML: {}", error.to_string().trim_end())));
+            errors.add(ConfigError::file(path, not_toml(&content, &error)));
             Vec::new()
         }
     }
+}
+
+/// What is wrong and where, without the line itself: it may hold a password.
+fn not_toml(content: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| content.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("is not TOML: {} (line {line}, column {column})", error.message().trim_end().replace('\n', ", "))
 }
 
 fn collect_topics(topics: &toml::Value, path: &Path, errors: &mut ConfigErrors) -> Vec<Declared> {

@@ -75,6 +75,10 @@ fn a_named_file_must_be_there_and_be_toml() {
     assert!(errors(&sources)[0].contains("/nowhere/punctual.toml cannot be read"));
     let (_folder, sources) = with_file("listen = ");
     assert!(errors(&sources)[0].contains("is not TOML"));
+    // The line itself may hold a password.
+    let (_folder, sources) = with_file("[database]\nurl = \"postgres://me:swordfish@db/x\" junk");
+    let error = &errors(&sources)[0];
+    assert!(error.contains("(line 2, column 38)") && !error.contains("swordfish"), "{error}");
 }
 
 #[test]

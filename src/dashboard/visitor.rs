@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use maud::Markup;
+use punctual_domain::json::read_deep;
 use punctual_domain::key::Role;
 use serde_json::Value;
 use tower::Service;
@@ -145,7 +146,7 @@ impl Visitor {
         let body = to_bytes(response.into_body(), MAX_ANSWER_BYTES).await.map_err(|_| unreadable())?;
         match body.is_empty() {
             true => Ok(Value::Null),
-            false => serde_json::from_slice(&body).map_err(|_| unreadable()),
+            false => str::from_utf8(&body).ok().and_then(|text| read_deep(text).ok()).ok_or_else(unreadable),
         }
     }
 

@@ -132,7 +132,10 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
 /// `@` is hidden: rather too much of a URL than a part of a password.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return if url.contains('@') { "***".to_owned() } else { without_secret_parameters(url) };
+        // Not a URL at all, such as `host=db password=secret`, has passwords in places of its own.
+        let is_open =
+            !url.contains('@') && !url.split('?').next().is_some_and(|name| is_secret(&name.replace('=', " ")));
+        return if is_open { without_secret_parameters(url) } else { "***".to_owned() };
     };
     let Some((user_info, host)) = rest.rsplit_once('@').filter(|(user_info, _)| user_info.contains(':')) else {
         return format!("{scheme}://{}", without_secret_parameters(rest));
@@ -197,6 +200,9 @@ mod tests {
             ("postgres://db:5432/app?password=se@cret&x=1", "postgres://db:***@***&x=1"),
             ("postgres:/app?password=secret", "postgres:/app?password=***"),
             ("me:secret@db", "***"),
+            ("host=db password=secret", "***"),
+            ("user=me;Password=secret", "***"),
+            ("rediss://me:secret@db:1/0?pass=secret", "rediss://me:***@db:1/0?pass=***"),
             ("sqlite://punctual.db", "sqlite://punctual.db"),
             ("nonsense", "nonsense"),
         ] {

@@ -47,6 +47,20 @@ impl Desk {
 }
 
 #[tokio::test]
+async fn payloads_of_the_greatest_depth_are_shown_and_listed() {
+    let desk = Desk::open();
+    let deepest = "[".repeat(128) + &"]".repeat(128);
+    let added = desk.ok(&["task", "add", "later", "--in", "1h", "--payload", &deepest, "--json"]);
+    let id = added.split('"').nth(3).unwrap();
+    desk.ok(&["schedule", "add", "deep", "--every", "1h", "--tz", "UTC", "--topic", "later", "--payload", &deepest]);
+    assert!(desk.ok(&["task", "list"]).contains("later"));
+    assert!(desk.ok(&["task", "show", id]).contains(&deepest[..64]));
+    assert!(desk.ok(&["schedule", "list"]).contains("deep"));
+    assert!(desk.ok(&["task", "cancel", id]).contains("cancelled"));
+    desk.server.stop();
+}
+
+#[tokio::test]
 async fn a_task_is_added_shown_listed_and_moved() {
     let desk = Desk::open();
     let added = desk.json(&["task", "add", "echo", "--payload", r#"{"hello": "world"}"#, "--metadata", "ownerId=me"]);

@@ -157,6 +157,9 @@ async fn the_largest_payload_goes_through_the_form(database: Database) {
     let lines = format!("[{}]", "\r\n".repeat(MOST - 2));
     visit.done(&format!("{path}/edit"), &borrowed(&fields(&lines))).await;
     assert_eq!(stored().await, json!([]));
+    // As deep as can be, in an answer that is deeper.
+    visit.done(&format!("{path}/edit"), &borrowed(&fields(&("[".repeat(128) + &"]".repeat(128))))).await;
+    visit.done(&format!("{path}/trigger"), &[]).await;
     let preview = visit.post("/schedules/preview", &borrowed(&fields(&text(MOST)))).await;
     assert_eq!(preview.status, 200);
     let refused = visit.post(&format!("{path}/edit"), &borrowed(&fields(&text(MOST + 2)))).await;
