@@ -44,6 +44,8 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         Some(fire) => api.store.schedule(fire.schedule_id).await?,
         None => None,
     };
+    // The present attempt counts as lost until it ends.
+    let lost = task.lost.saturating_sub(u32::from(task.status == TaskStatus::Running));
     let body = html! {
         p.trail { a href="/tasks" { "Tasks" } " / " a href={ "/tasks?topic=" (encoded(task.topic.as_str())) } { (task.topic) } " /" }
         section #task data-live {
@@ -55,7 +57,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                 (facts(&[
                     ("Topic", html! { (task.topic) }),
                     ("Due", html! { (ago(task.run_at, now)) span.sub { (clock(task.run_at)) } @if let Ok(zone) = api.zones.zone(&task.timezone) { span.sub { (zone_clock(task.run_at, &zone)) } } }),
-                    ("Attempt", html! { (task.attempt) " of " (task.retry.attempts) @if task.lost > 0 { ", " (task.lost) " lost" } @if task.snoozes > 0 { ", " (task.snoozes) " snoozed" } }),
+                    ("Attempt", html! { (task.attempt) " of " (task.retry.attempts) @if lost > 0 { ", " (lost) " lost" } @if task.snoozes > 0 { ", " (task.snoozes) " snoozed" } }),
                     ("Took", html! { (took(task)) }),
                     ("Made", html! { (ago(task.created_at, now)) span.sub { (clock(task.created_at)) } }),
                     ("Ended", html! { @if let Some(at) = task.completed_at { (ago(at, now)) span.sub { (clock(at)) } } @else { "not yet" } }),
@@ -79,7 +81,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
             }
         }
         section #why.sheet data-live aria-labelledby="why-title" {
-            h2 #why-title { @if task.status.has_ended() { "What became of it" } @else { "Why is this not running?" } }
+            h2 #why-title { @if task.status.has_ended() { "What became of it" } @else if task.status == TaskStatus::Running { "What it is doing" } @else { "Why is this not running?" } }
             ul.reasons { @for reason in &why.reasons { li { (reason.message) } } }
         }
         section #attempts.sheet data-live aria-labelledby="attempts-title" {

@@ -207,6 +207,8 @@ async fn states_have_the_same_words_as_on_the_dashboard() {
         assert_eq!(told.split_whitespace().filter(|said| *said == word).count(), times, "{told}");
         assert_eq!(shown.matches(&format!("\">{word}</span>")).count(), times, "{shown}");
     }
+    let shown = desk.server.get(&page).await.text;
+    assert!(shown.contains("What it is doing") && !shown.contains(", 1 lost"), "{shown}");
     desk.server.stop();
 }
 
