@@ -14,7 +14,9 @@ pub(crate) use exporter::Exporter;
 ///
 /// Panics are logged like everything else, so that a pipe carries JSON alone.
 pub(crate) fn init(filter: &str) {
-    let filter = EnvFilter::new(filter);
+    // It would show the values of parameters in the database's URL that it does not know, such as misspelt passwords.
+    let silent = "sqlx_postgres::options=off".parse().expect("a directive");
+    let filter = EnvFilter::new(filter).add_directive(silent);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     let started = if stderr().is_terminal() {
         builder.try_init()

@@ -169,7 +169,7 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
-        let base = self.base.as_str().trim_end_matches('/');
+        let base = punctual_store::redacted(self.base.as_str().trim_end_matches('/'));
         let mut reason = error.to_string();
         let mut kind = None;
         let mut source = std::error::Error::source(error);

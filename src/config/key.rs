@@ -65,7 +65,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("notify.transport", "NOTIFY_TRANSPORT", None, Nothing, "How messages go out: log, smtp, resend, queue or webhook; by what is set below if not said, else log."),
     key("notify.smtp_url", "SMTP_URL", None, All, "smtps://USER:PASSWORD@HOST, or smtp:// with STARTTLS, which a password on another machine requires; ?tls=required, opportunistic or none says otherwise."),
     key("notify.resend_api_key", "RESEND_API_KEY", None, All, "The key for Resend."),
-    key("notify.resend_url", "RESEND_URL", Some("https://api.resend.com"), Nothing, "Where Resend is."),
+    key("notify.resend_url", "RESEND_URL", Some("https://api.resend.com"), Password, "Where Resend is."),
     key("notify.webhook_url", "NOTIFY_WEBHOOK_URL", None, All, "Where messages go whose transport or channel is webhook."),
     key("notify.webhook_secrets", "NOTIFY_WEBHOOK_SECRETS", Some(""), All, "What signs those, as Standard Webhooks describes; two during a rotation."),
     key("notify.queue", "NOTIFY_QUEUE", Some("notifications__email"), Nothing, "The BullMQ queue for messages whose transport or channel is queue."),
@@ -73,11 +73,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("notify.mail_from", "MAIL_FROM", Some("Punctual <punctual@localhost>"), Nothing, "The sender of e-mails; mail servers want one of your own domain."),
     key("notify.admin_alert_email", "ADMIN_ALERT_EMAIL", None, Nothing, "Who gets alerts, by the transport above; they are only logged if it is not set."),
     key("notify.admin_alert_webhook_url", "ADMIN_ALERT_WEBHOOK_URL", None, All, "Where alerts are sent as well, signed with webhook_secrets."),
-    key("signup.dashboard_url", "DASHBOARD_URL", Some("https://app.leadmetrics.ai"), Nothing, "Where sign-up reminders lead to."),
+    key("signup.dashboard_url", "DASHBOARD_URL", Some("https://app.leadmetrics.ai"), Password, "Where sign-up reminders lead to."),
     key("signup.alert_email", "SIGNUP_ALERT_EMAIL", None, Nothing, "Who hears of new sign-ups; nobody if it is not set."),
     key("operations.timezone", "PUNCTUAL_OPERATIONS_TIMEZONE", None, Nothing, "The organisation's time zone: all-day events without one of their own are at noon there; UTC if it is not set."),
     key("clearpath.lab_integration_model", "LAB_INTEGRATION_MODEL", None, Nothing, "How lab results come in; they are polled if it is `api`."),
-    key("clearpath.lab_api_url", "LAB_API_URL", None, Nothing, "Where lab results are polled."),
+    key("clearpath.lab_api_url", "LAB_API_URL", None, Password, "Where lab results are polled."),
     key("clearpath.lab_api_key", "LAB_API_KEY", None, All, "The key for polling them."),
 ];
 

@@ -137,6 +137,13 @@ pub fn redacted(url: &str) -> String {
             !url.contains('@') && !url.split('?').next().is_some_and(|name| is_secret(&name.replace('=', " ")));
         return if is_open { without_secret_parameters(url) } else { "***".to_owned() };
     };
+    // What stands before the parameters names no password, unless somebody mixed the ways to write it.
+    if rest.split('?').next().is_some_and(|address| address.contains('=') && is_secret(&address.replace('=', " "))) {
+        return format!("{scheme}://***");
+    }
+    if !rest.contains('@') && !has_port_or_none(rest) {
+        return format!("{scheme}://***");
+    }
     let Some((user_info, host)) = rest.rsplit_once('@').filter(|(user_info, _)| user_info.contains(':')) else {
         return format!("{scheme}://{}", without_secret_parameters(rest));
     };
@@ -148,6 +155,13 @@ pub fn redacted(url: &str) -> String {
         return shown + "***" + &others.unwrap_or_default();
     }
     shown + &without_secret_parameters(host)
+}
+
+/// Whether what follows the `:` of the host can be a port; if not, it may be the password of a URL that has no host.
+fn has_port_or_none(rest: &str) -> bool {
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit_once(']').map_or(host, |(_, port)| port);
+    host.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The address as it is, and its parameters without passwords.
@@ -170,7 +184,7 @@ fn without_secrets(parameters: &str) -> String {
 /// Whether a parameter has the name of a password, or one that is written so that it cannot be told.
 fn is_secret(parameter: &str) -> bool {
     let name = parameter.split('=').next().unwrap_or_default();
-    name.contains('%') || name.to_ascii_lowercase().contains("pass")
+    name.contains('%') || ["pass", "pwd"].iter().any(|word| name.to_ascii_lowercase().contains(word))
 }
 
 fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
@@ -201,6 +215,14 @@ mod tests {
             ("postgres:/app?password=secret", "postgres:/app?password=***"),
             ("me:secret@db", "***"),
             ("host=db password=secret", "***"),
+            ("Server=db;Pwd=secret;", "***"),
+            ("postgres://me:secret", "postgres://***"),
+            ("redis://:secret", "redis://***"),
+            ("postgres://me:secret:5432/app", "postgres://***"),
+            ("postgres://me:x@db/app password=secret", "postgres://***"),
+            ("postgres://db/app;password=secret", "postgres://***"),
+            ("postgres://[::1]/app", "postgres://[::1]/app"),
+            ("postgres://[::1]:5432/app", "postgres://[::1]:5432/app"),
             ("user=me;Password=secret", "***"),
             ("rediss://me:secret@db:1/0?pass=secret", "rediss://me:***@db:1/0?pass=***"),
             ("sqlite://punctual.db", "sqlite://punctual.db"),
