@@ -83,7 +83,7 @@ impl Carrier for Bullmq {
         let (began_at, mut wait) = (Instant::now(), FIRST_WAIT);
         let mut unsure = Unsure { of: self, queue: &queue, task, execution: None, may_be_there: false };
         let error = loop {
-            match self.accepted(&mut unsure).await {
+            let error = match self.accepted(&mut unsure).await {
                 Ok(Some(job_id)) => {
                     self.note(&mut unsure, job_id).await;
                     return Carried::Elsewhere;
@@ -94,10 +94,11 @@ impl Carrier for Bullmq {
                     self.was_refused(&queue, &error);
                     break error;
                 }
-                Err(error) => debug!(task_id = %task.id, %queue, %error, "not handed over yet"),
-            }
+                Err(error) => error,
+            };
+            debug!(task_id = %task.id, %queue, %error, "not handed over yet");
             if began_at.elapsed() + wait > patience {
-                return Carried::Ended(Outcome::Snoozed { delay: SNOOZE });
+                return Carried::PutOff { delay: SNOOZE, error: error.to_string() };
             }
             tokio::select! {
                 () = sleep(wait) => {}

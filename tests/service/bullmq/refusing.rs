@@ -89,8 +89,12 @@ async fn without_redis_tasks_wait_and_whoever_sends_them_is_told() {
     let server = serve_by(&database, &redis);
     let Some(mut fleet) = Fleet::start(&redis, "bullmq6", "jobs") else { return };
     assert_eq!(server.get("/readyz").await.json()["status"], "degraded");
+    let impatient = server.make_task(r#"{"topic":"jobs","timeoutSeconds":2}"#).await;
+    let put_off = |task: &Value| task["error"].as_str().is_some_and(|error| error.contains("Redis does not answer"));
+    server.wait_for(&format!("/api/v1/tasks/{}", impatient["id"].as_str().unwrap()), put_off).await;
     redis.restart();
     fleet.tell("worker");
+    assert_eq!(server.ended_task(impatient["id"].as_str().unwrap()).await["status"], "completed");
     let ended = server.ended_task(task["id"].as_str().unwrap()).await;
     assert_eq!((&ended["status"], &ended["attempt"]), (&json!("completed"), &json!(1)), "{ended:#}");
     server.stop();
