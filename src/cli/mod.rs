@@ -223,6 +223,11 @@ fn run_next(args: &next::NextArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What somebody named. Whoever names nothing is told what to name.
+fn named(text: &str, advice: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err(advice.to_owned()) } else { Ok(text.to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

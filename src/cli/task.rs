@@ -10,6 +10,7 @@ use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, ClientArgs};
+use super::named;
 use super::output::{Clockface, Facts, Table, field, print, shortened};
 use super::when;
 use crate::SystemClock;
@@ -185,7 +186,7 @@ struct ListArgs {
 #[derive(Debug, clap::Args)]
 struct OneArgs {
     /// The task's id
-    #[arg(value_parser = named)]
+    #[arg(value_parser = task_id)]
     id: String,
     #[command(flatten)]
     common: CommonArgs,
@@ -194,7 +195,7 @@ struct OneArgs {
 #[derive(Debug, clap::Args)]
 struct ManyArgs {
     /// The task's id; without one, the filters say which tasks are meant
-    #[arg(value_parser = named)]
+    #[arg(value_parser = task_id)]
     id: Option<String>,
     #[command(flatten)]
     filter: FilterArgs,
@@ -208,7 +209,7 @@ struct ManyArgs {
 #[derive(Debug, clap::Args)]
 struct RescheduleArgs {
     /// The task's id
-    #[arg(value_parser = named)]
+    #[arg(value_parser = task_id)]
     id: String,
     /// Another topic
     #[arg(long, value_name = "TOPIC")]
@@ -404,11 +405,8 @@ pub(super) fn millis(duration: Duration) -> Value {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
 }
 
-fn named(id: &str) -> Result<String, String> {
-    match id.trim() {
-        "" => Err("give a task's id; `punctual task list` shows them".into()),
-        _ => Ok(id.to_owned()),
-    }
+fn task_id(text: &str) -> Result<String, String> {
+    named(text, "give a task's id; `punctual task list` shows them")
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::look::{Look, LookArgs};
+use super::named;
 use super::output::print;
 use crate::inspect::why::Report;
 use crate::plugins::Plugins;
@@ -18,7 +19,7 @@ Examples:
   punctual why nightly-billing --database postgres://me@localhost/app")]
 pub(super) struct WhyArgs {
     /// The id of a task or an execution, or the name or id of a schedule
-    #[arg(value_parser = named)]
+    #[arg(value_parser = subject)]
     id: String,
     #[command(flatten)]
     look: LookArgs,
@@ -43,11 +44,8 @@ impl WhyArgs {
     }
 }
 
-fn named(id: &str) -> Result<String, String> {
-    match id.trim() {
-        "" => Err("give the id of a task or an execution, or the name or id of a schedule".into()),
-        _ => Ok(id.to_owned()),
-    }
+fn subject(text: &str) -> Result<String, String> {
+    named(text, "give the id of a task or an execution, or the name or id of a schedule")
 }
 
 fn page(report: &Report) -> String {

@@ -133,15 +133,10 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // Not a URL at all, such as `host=db password=secret`, has passwords in places of its own.
-        let is_open =
-            !url.contains('@') && !url.split('?').next().is_some_and(|name| is_secret(&name.replace('=', " ")));
+        let is_open = !url.contains('@') && !names_secret(url);
         return if is_open { without_secret_parameters(url) } else { "***".to_owned() };
     };
-    // What stands before the parameters names no password, unless somebody mixed the ways to write it.
-    if rest.split('?').next().is_some_and(|address| address.contains('=') && is_secret(&address.replace('=', " "))) {
-        return format!("{scheme}://***");
-    }
-    if !rest.contains('@') && !has_port_or_none(rest) {
+    if names_secret(rest) || !rest.contains('@') && !has_port_or_none(rest) {
         return format!("{scheme}://***");
     }
     let Some((user_info, host)) = rest.rsplit_once('@').filter(|(user_info, _)| user_info.contains(':')) else {
@@ -155,6 +150,12 @@ pub fn redacted(url: &str) -> String {
         return shown + "***" + &others.unwrap_or_default();
     }
     shown + &without_secret_parameters(host)
+}
+
+/// Whether a password is named before the parameters, where none belongs: somebody mixed the ways to write it.
+fn names_secret(text: &str) -> bool {
+    let address = text.split('?').next().unwrap_or_default();
+    address.contains('=') && is_secret(&address.replace('=', " "))
 }
 
 /// Whether what follows the `:` of the host can be a port; if not, it may be the password of a URL that has no host.
