@@ -16,6 +16,7 @@ pub(super) struct ClientArgs {
         long,
         value_name = "URL",
         env = "PUNCTUAL_URL",
+        hide_env_values = true,
         default_value = "http://127.0.0.1:7878",
         help_heading = "Connection"
     )]
@@ -61,7 +62,8 @@ impl ClientArgs {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .with_context(|| {
-                format!("PUNCTUAL_URL is {:?}, which is not an address such as http://127.0.0.1:7878", self.url)
+                let shown = punctual_store::redacted(&self.url);
+                format!("PUNCTUAL_URL is {shown:?}, which is not an address such as http://127.0.0.1:7878")
             })?;
         let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy().build()?;
         let token = self.token.clone().filter(|token| !token.is_empty());
@@ -334,7 +336,16 @@ mod tests {
     #[test]
     fn an_address_has_to_be_one() {
         for url in ["localhost:7878", "ftp://x", "", "http://"] {
-            assert!(ClientArgs { url: url.into(), token: None }.connect().is_err(), "{url}");
+            assert!(ClientArgs::at(url.into()).connect().is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_without_its_password() {
+        for url in ["ftp://me:swordfish@host", "me:swordfish@host:7878", "http://me:swordfish", "htp:me?pass=swordfish"]
+        {
+            let error = ClientArgs::at(url.into()).connect().err().unwrap().to_string();
+            assert!(error.contains("not an address") && !error.contains("swordfish"), "{error}");
         }
     }
 }

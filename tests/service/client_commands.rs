@@ -392,6 +392,20 @@ fn every_command_has_help_with_examples_and_shells_complete_them() {
         &["simulate"],
         &["tz", "diff"],
         &["completions"],
+#[test]
+fn the_password_of_an_address_and_a_key_show_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["http://me:swordfish@127.0.0.1:1", "ftp://me:swordfish@127.0.0.1", "me:swordfish@127.0.0.1"] {
+        for arguments in [&["task", "list"][..], &["task", "list", "-h"], &["task", "list", "--help"], &["task", "lst"]]
+        {
+            let secrets = [("PUNCTUAL_URL", url), ("PUNCTUAL_TOKEN", "pk_swordfish")];
+            let (_, out, error) = run(punctual(folder.path()).args(arguments).envs(secrets));
+            let told = out + &error;
+            assert!(!told.is_empty() && !told.contains("swordfish"), "{arguments:?}: {told}");
+        }
+    }
+}
+
     ] {
         let (code, out, _) = run(punctual(folder.path()).args(arguments).arg("--help"));
         assert!(code == Some(0) && out.contains("Examples:"), "{arguments:?}: {out}");
