@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::named;
 use super::output::{Facts, Table, field, print};
 use super::task::CommonArgs;
 
@@ -30,6 +31,7 @@ enum CalendarCommand {
     /// Shows a calendar with all its days
     Show {
         /// Its name
+        #[arg(value_parser = calendar)]
         name: String,
         #[command(flatten)]
         common: CommonArgs,
@@ -37,6 +39,7 @@ enum CalendarCommand {
     /// Writes a calendar; what it was before is replaced
     Put {
         /// Its name
+        #[arg(value_parser = calendar)]
         name: String,
         /// A single day, such as 2026-12-25; may be repeated
         #[arg(long = "date", value_name = "DAY")]
@@ -50,6 +53,7 @@ enum CalendarCommand {
     /// Deletes a calendar that no schedule names
     Delete {
         /// Its name
+        #[arg(value_parser = calendar)]
         name: String,
         #[command(flatten)]
         common: CommonArgs,
@@ -91,6 +95,10 @@ impl CalendarArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn calendar(text: &str) -> Result<String, String> {
+    named(text, "give the name of a calendar; `punctual calendar list` shows those there are")
 }
 
 fn show(text: &str, calendar: &Value, json: bool) -> Result<()> {

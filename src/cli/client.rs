@@ -8,6 +8,8 @@ use punctual_domain::json::read_deep;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
+use super::named_schedule;
+
 /// Where the service is, and who asks.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ClientArgs {
@@ -107,9 +109,11 @@ impl Client {
         if name_or_id.len() == 36 && name_or_id.parse::<uuid::Uuid>().is_ok() {
             return Ok(name_or_id.to_owned());
         }
-        let query = [("name", Some(name_or_id.to_owned()))];
-        let found = self.get(&["schedules"], &query).await?.json()?;
-        let id = found["items"][0]["id"].as_str();
+        // A filter that is empty is none: every schedule would match.
+        let name = named_schedule(name_or_id).map_err(anyhow::Error::msg)?;
+        let found = self.get(&["schedules"], &[("name", Some(name))]).await?.json()?;
+        let schedule = &found["items"][0];
+        let id = schedule["id"].as_str().filter(|_| schedule["name"] == name_or_id);
         id.map(str::to_owned).with_context(|| {
             format!("there is no schedule {name_or_id:?}; `punctual schedule list` shows those there are")
         })
@@ -308,6 +312,8 @@ fn in_flags(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::task::AbortOnDropHandle;
+
     use super::*;
 
     #[test]
@@ -346,6 +352,25 @@ mod tests {
         {
             let error = ClientArgs::at(url.into()).connect().err().unwrap().to_string();
             assert!(error.contains("not an address") && !error.contains("swordfish"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_schedule_is_the_one_that_was_named_and_no_other() {
+        crate::tls::provide();
+        // A service that does not read the filter, or takes an empty one for none.
+        let any =
+            || async { r#"{"items": [{"id": "some id", "name": "nightly"}, {"id": "other"}], "nextCursor": null}"# };
+        let router = axum::Router::new().route("/api/v1/schedules", axum::routing::get(any));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = ClientArgs::at(format!("http://{}", listener.local_addr().unwrap())).connect().unwrap();
+        let _serving = AbortOnDropHandle::new(tokio::spawn(axum::serve(listener, router).into_future()));
+        assert_eq!(client.schedule_id("nightly").await.unwrap(), "some id");
+        for (name, part) in
+            [("", "give the name or id"), (" ", "give the name or id"), ("daily", "no schedule \"daily\"")]
+        {
+            let error = client.schedule_id(name).await.unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
         }
     }
 }

@@ -228,6 +228,11 @@ fn named(text: &str, advice: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err(advice.to_owned()) } else { Ok(text.to_owned()) }
 }
 
+/// The schedule that somebody named, by its name or its id.
+fn named_schedule(text: &str) -> Result<String, String> {
+    named(text, "give the name or id of a schedule; `punctual schedule list` shows those there are")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::look::{Look, LookArgs, SpanArgs};
+use super::named_schedule;
 use super::output::{Clockface, Table, print};
 use super::when;
 use crate::inspect::Moment;
@@ -35,6 +36,7 @@ Exit code 0 if the proof holds, 1 if anything is missing, double or unexpected; 
 could be proven, for which stderr has the reason.")]
 pub(super) struct ProveArgs {
     /// One schedule by name or id, also a deleted one [default: all]
+    #[arg(value_parser = named_schedule)]
     schedule: Option<String>,
     #[command(flatten)]
     span: SpanArgs,

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::client::Answer;
+use super::named_schedule;
 use super::output::{Clockface, Facts, Table, field, print, shortened};
 use super::task::{CommonArgs, read_instant};
 use super::when;
@@ -100,7 +101,7 @@ struct ListArgs {
 #[derive(Debug, clap::Args)]
 struct OneArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     #[command(flatten)]
     common: CommonArgs,
@@ -114,7 +115,7 @@ Examples:
   punctual schedule edit nightly --clear endAt --clear maxFires")]
 struct EditArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     /// Another name
     #[arg(long, value_name = "NAME")]
@@ -131,7 +132,7 @@ struct EditArgs {
 #[derive(Debug, clap::Args)]
 struct PauseArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     /// Why, for whoever looks at it next
     #[arg(long, value_name = "TEXT")]
@@ -153,7 +154,7 @@ Examples:
   punctual schedule backfill nightly --from -3d --to now --max-fires 10")]
 struct BackfillArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     /// The first instant: 2026-11-16T00:00:00Z, 2026-11-16 (read in --tz), -3d
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
@@ -177,7 +178,7 @@ struct BackfillArgs {
 #[derive(Debug, clap::Args)]
 struct ExecutionsArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     /// pending, running, completed, failed, cancelled, skipped
     #[arg(long, value_name = "S")]
@@ -204,7 +205,7 @@ struct ExecutionsArgs {
 #[derive(Debug, clap::Args)]
 struct NextArgs {
     /// The schedule, by name or id
-    #[arg(value_name = "SCHEDULE")]
+    #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
     /// How many instants
     #[arg(long, value_name = "N")]

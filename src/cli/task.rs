@@ -10,9 +10,9 @@ use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, ClientArgs};
-use super::named;
 use super::output::{Clockface, Facts, Table, field, print, shortened};
 use super::when;
+use super::{named, named_schedule};
 use crate::SystemClock;
 
 /// Tasks of a running service: one-off work.
@@ -144,7 +144,7 @@ struct FilterArgs {
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
     /// Made by this schedule, by name or id
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = named_schedule)]
     schedule: Option<String>,
     /// metadata.ownerId
     #[arg(long, value_name = "ID")]

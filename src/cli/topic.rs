@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, Refused};
+use super::named;
 use super::output::{Facts, Table, field, print};
 use super::task::{BackoffArgs, CommonArgs, read_text};
 use super::when;
@@ -45,6 +46,7 @@ enum TopicCommand {
 #[derive(Debug, clap::Args)]
 struct OneArgs {
     /// The topic, or a prefix such as 'mail.*'
+    #[arg(value_parser = topic)]
     name: String,
     #[command(flatten)]
     common: CommonArgs,
@@ -53,6 +55,7 @@ struct OneArgs {
 #[derive(Debug, clap::Args)]
 struct PutArgs {
     /// The topic, or a prefix such as 'mail.*'
+    #[arg(value_parser = topic)]
     name: String,
     /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME; event (only announced) if nothing
     /// is said, also where it was another
@@ -167,6 +170,10 @@ impl PutArgs {
         }
         Ok(self.route.as_ref().map(|kind| json!({"type": kind})))
     }
+}
+
+fn topic(text: &str) -> Result<String, String> {
+    named(text, "give a topic, or a prefix such as 'mail.*'; `punctual topic list` shows those that are defined")
 }
 
 /// The route a topic has; `None` if it has no definition.

@@ -337,6 +337,24 @@ fn whoever_names_nothing_is_told_what_to_name() {
     ] {
         let (code, out, error) = run(punctual(folder.path()).args(arguments));
         assert!(code == Some(2) && out.is_empty() && error.contains(part), "{arguments:?}: {error}");
+        (&["task", "cancel", "--schedule", ""], "give the name or id of a schedule"),
+        (&["prove", ""], "give the name or id of a schedule"),
+        (&["schedule", "show", ""], "give the name or id of a schedule"),
+        (&["schedule", "edit", "", "--priority", "1"], "give the name or id of a schedule"),
+        (&["schedule", "pause", " "], "give the name or id of a schedule"),
+        (&["schedule", "resume", ""], "give the name or id of a schedule"),
+        (&["schedule", "trigger", ""], "give the name or id of a schedule"),
+        (&["schedule", "backfill", "", "--from", "-3d", "--to", "now"], "give the name or id of a schedule"),
+        (&["schedule", "delete", ""], "`punctual schedule list` shows those there are"),
+        (&["schedule", "executions", ""], "give the name or id of a schedule"),
+        (&["schedule", "next", ""], "give the name or id of a schedule"),
+        (&["topic", "show", ""], "give a topic, or a prefix"),
+        (&["topic", "put", "", "--route", "pull"], "give a topic, or a prefix"),
+        (&["topic", "delete", " "], "give a topic, or a prefix"),
+        (&["topic", "pause", ""], "give a topic, or a prefix"),
+        (&["calendar", "show", ""], "give the name of a calendar"),
+        (&["calendar", "put", "", "--weekday", "sat"], "give the name of a calendar"),
+        (&["calendar", "delete", ""], "give the name of a calendar"),
     }
 }
 
