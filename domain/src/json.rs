@@ -35,9 +35,7 @@ impl Json {
     /// When the text is not one JSON value within the rules above.
     pub fn parse(text: impl Into<Box<str>>) -> Result<Self, JsonError> {
         let text = text.into();
-        if depth(&text) > MAX_DEPTH {
-            return Err(JsonError::TooDeep);
-        }
+        check_depth(&text)?;
         let mut reader = serde_json::Deserializer::from_str(&text);
         reader.disable_recursion_limit();
         Check
@@ -89,6 +87,14 @@ impl<'de> Deserialize<'de> for Json {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::parse(raw.get()).map_err(D::Error::custom)
     }
+}
+
+/// Checks how deep a text is nested, whether or not it is JSON otherwise.
+///
+/// # Errors
+/// [`JsonError::TooDeep`], when it is nested deeper than [`MAX_DEPTH`].
+pub fn check_depth(text: &str) -> Result<(), JsonError> {
+    if depth(text) > MAX_DEPTH { Err(JsonError::TooDeep) } else { Ok(()) }
 }
 
 /// How much deeper an answer may be than a payload that it holds.

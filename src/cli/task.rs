@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use punctual_domain::clock::Clock;
-use punctual_domain::json::read_deep;
+use punctual_domain::json::{check_depth, read_deep};
 use punctual_domain::task::TaskStatus;
 use serde_json::{Map, Value, json};
 
@@ -425,8 +425,9 @@ pub(super) fn read_text(text: &str) -> Result<String> {
 
 /// JSON that was given in the same ways.
 pub(super) fn read_json(flag: &str, text: &str) -> Result<Value> {
-    read_deep(&read_text(text)?)
-        .with_context(|| format!("{flag} is not JSON; quote it, such as {flag} '{{\"hello\": \"world\"}}'"))
+    let text = read_text(text)?;
+    check_depth(&text).map_err(|error| anyhow!("{flag} is {error}"))?;
+    read_deep(&text).with_context(|| format!("{flag} is not JSON; quote it, such as {flag} '{{\"hello\": \"world\"}}'"))
 }
 
 /// An instant that was typed, as the API reads it.

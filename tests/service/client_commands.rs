@@ -258,6 +258,7 @@ async fn events_are_followed_through_a_restart() {
 #[tokio::test]
 async fn what_is_wrong_is_said_before_and_after_asking() {
     let desk = Desk::open();
+    let deep = |levels| "[".repeat(levels) + &"]".repeat(levels);
     let error = desk.refused(&["task", "add", "a b", "--priority", "1000"]);
     assert!(
         error.contains("2 fields are wrong") && error.contains("\n  topic: ") && error.contains("\n  --priority: ")
@@ -271,6 +272,8 @@ async fn what_is_wrong_is_said_before_and_after_asking() {
         (&["task", "add", "echo", "--at", "2036-12-01 09:00"], "say which zone"),
         (&["task", "add", "echo", "--at", "2036-12-01 09:00", "--tz", "EST"], "America/New_York"),
         (&["task", "add", "echo", "--payload", "{"], "--payload is not JSON"),
+        (&["task", "add", "echo", "--payload", &deep(129)], "--payload is nested deeper than 128 levels"),
+        (&["task", "add", "echo", "--payload", &deep(500)], "--payload is nested deeper than 128 levels"),
         (&["task", "show", "nonsense"], "there is no task nonsense"),
         (&["task", "cancel"], "Give an id, or a filter"),
     ] {
@@ -334,9 +337,6 @@ fn whoever_names_nothing_is_told_what_to_name() {
         (&["task", "show", ""], "give a task's id"),
         (&["task", "cancel", ""], "give a task's id"),
         (&["task", "reschedule", "", "--in", "1h"], "give a task's id"),
-    ] {
-        let (code, out, error) = run(punctual(folder.path()).args(arguments));
-        assert!(code == Some(2) && out.is_empty() && error.contains(part), "{arguments:?}: {error}");
         (&["task", "cancel", "--schedule", ""], "give the name or id of a schedule"),
         (&["prove", ""], "give the name or id of a schedule"),
         (&["schedule", "show", ""], "give the name or id of a schedule"),
@@ -355,6 +355,9 @@ fn whoever_names_nothing_is_told_what_to_name() {
         (&["calendar", "show", ""], "give the name of a calendar"),
         (&["calendar", "put", "", "--weekday", "sat"], "give the name of a calendar"),
         (&["calendar", "delete", ""], "give the name of a calendar"),
+    ] {
+        let (code, out, error) = run(punctual(folder.path()).args(arguments));
+        assert!(code == Some(2) && out.is_empty() && error.contains(part), "{arguments:?}: {error}");
     }
 }
 
@@ -390,6 +393,20 @@ fn without_a_service_it_is_said_how_to_start_one() {
 }
 
 #[test]
+fn the_password_of_an_address_and_a_key_show_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["http://me:swordfish@127.0.0.1:1", "ftp://me:swordfish@127.0.0.1", "me:swordfish@127.0.0.1"] {
+        for arguments in [&["task", "list"][..], &["task", "list", "-h"], &["task", "list", "--help"], &["task", "lst"]]
+        {
+            let secrets = [("PUNCTUAL_URL", url), ("PUNCTUAL_TOKEN", "pk_swordfish")];
+            let (_, out, error) = run(punctual(folder.path()).args(arguments).envs(secrets));
+            let told = out + &error;
+            assert!(!told.is_empty() && !told.contains("swordfish"), "{arguments:?}: {told}");
+        }
+    }
+}
+
+#[test]
 fn every_command_has_help_with_examples_and_shells_complete_them() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [
@@ -410,20 +427,6 @@ fn every_command_has_help_with_examples_and_shells_complete_them() {
         &["simulate"],
         &["tz", "diff"],
         &["completions"],
-#[test]
-fn the_password_of_an_address_and_a_key_show_nowhere() {
-    let folder = tempfile::tempdir().unwrap();
-    for url in ["http://me:swordfish@127.0.0.1:1", "ftp://me:swordfish@127.0.0.1", "me:swordfish@127.0.0.1"] {
-        for arguments in [&["task", "list"][..], &["task", "list", "-h"], &["task", "list", "--help"], &["task", "lst"]]
-        {
-            let secrets = [("PUNCTUAL_URL", url), ("PUNCTUAL_TOKEN", "pk_swordfish")];
-            let (_, out, error) = run(punctual(folder.path()).args(arguments).envs(secrets));
-            let told = out + &error;
-            assert!(!told.is_empty() && !told.contains("swordfish"), "{arguments:?}: {told}");
-        }
-    }
-}
-
     ] {
         let (code, out, _) = run(punctual(folder.path()).args(arguments).arg("--help"));
         assert!(code == Some(0) && out.contains("Examples:"), "{arguments:?}: {out}");
