@@ -35,8 +35,15 @@ impl DoctorArgs {
     pub(super) async fn run(self, plugins: Plugins) -> Result<ExitCode> {
         let loaded = self.config.load(plugins)?;
         let mut checks = vec![configuration(&loaded.warnings)];
-        checks.extend(database(&loaded.config.database_url).await);
-        checks.push(redis(&loaded.config).await);
+        let database = database(&loaded.config.database_url).await;
+        // One that does not answer is not waited for twice.
+        let answers = database.first().is_some_and(|check| check.state == State::Ok);
+        checks.extend(database);
+        checks.push(match &loaded.config.redis_url {
+            Some(url) => redis(url).await,
+            None if answers => without_redis(queued_topics(&loaded.config.database_url).await),
+            None => without_redis(None),
+        });
         checks.push(zone_data(&loaded.config));
 
         let is_well = checks.iter().all(|check| check.state != State::Failed);
@@ -167,11 +174,12 @@ async fn open_database(url: &Secret) -> Vec<Check> {
         Ok(offset) => Check::failed("clock", found(offset), "set both machines by NTP"),
         Err(error) => Check::failed("clock", error.to_string(), "look into the database's log"),
     });
+    // Everything was read: nothing is lost if it cannot be closed.
+    let _ = store.close().await;
     checks
 }
 
-async fn redis(config: &Config) -> Check {
-    let Some(url) = &config.redis_url else { return without_redis(queued_topics(&config.database_url).await) };
+async fn redis(url: &Secret) -> Check {
     let answer = match Redis::new(url) {
         Ok(redis) => redis.ping().await,
         Err(error) => Err(error),
@@ -197,8 +205,11 @@ fn without_redis(queued: Option<Vec<String>>) -> Check {
 async fn queued_topics(url: &Secret) -> Option<Vec<String>> {
     let options = Options { access: Access::Look, migrate: Migrate::Check, connections: 1, ..Options::default() };
     let read = async {
-        let definitions = punctual_store::connect(url.expose(), options).await.ok()?.topics().await.ok()?;
-        let queued = definitions.into_iter().filter(|definition| matches!(definition.route, Route::Bullmq { .. }));
+        let store = punctual_store::connect(url.expose(), options).await.ok()?;
+        let definitions = store.topics().await;
+        let _ = store.close().await;
+        let queued =
+            definitions.ok()?.into_iter().filter(|definition| matches!(definition.route, Route::Bullmq { .. }));
         Some(queued.map(|definition| definition.name.as_str().to_owned()).collect())
     };
     tokio::time::timeout(PATIENCE, read).await.ok().flatten()

@@ -151,6 +151,27 @@ fn a_doctor_who_finds_no_file_says_so_and_makes_none() {
 }
 
 #[tokio::test]
+async fn a_doctor_does_not_wait_for_a_database_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://me@{}/app", listener.local_addr().unwrap());
+    let mut command = punctual(folder.path());
+    command.arg("doctor").env("DATABASE_URL", url);
+    let mut doctor = tokio::task::spawn_blocking(move || run(&mut command));
+    // Whoever connects is hung up on.
+    let mut callers = 0;
+    let (code, out, _) = loop {
+        tokio::select! {
+            told = &mut doctor => break told.unwrap(),
+            _ = listener.accept() => callers += 1,
+        }
+    };
+    assert!(code == Some(1) && out.contains("FAILED  database"), "{out}");
+    assert!(out.contains("not configured; only topics with the route bullmq need it"), "{out}");
+    assert_eq!(callers, 1, "{out}");
+}
+
+#[tokio::test]
 async fn a_second_service_on_one_sqlite_file_is_refused() {
     let database = Database::sqlite();
     let server = Server::start(&database);
