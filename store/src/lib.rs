@@ -129,14 +129,15 @@ pub async fn schema_state(url: &str) -> Result<SchemaState, ConnectError> {
 /// The URL with its passwords hidden, fit for logs and errors.
 ///
 /// People paste passwords as they are, with `/`, `?`, `#` and `@` in them. So everything from the first `:` to the last
-/// `@` is hidden: rather too much of a URL than a part of a password.
+/// `@` is hidden, and so is what is no port where one belongs: rather too much of a URL than a part of a password.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // Not a URL at all, such as `host=db password=secret`, has passwords in places of its own.
         let is_open = !url.contains('@') && !names_secret(url);
         return if is_open { without_secret_parameters(url) } else { "***".to_owned() };
     };
-    if names_secret(rest) || !rest.contains('@') && !has_port_or_none(rest) {
+    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+    if names_secret(rest) || !has_port_or_none(address) {
         return format!("{scheme}://***");
     }
     let Some((user_info, host)) = rest.rsplit_once('@').filter(|(user_info, _)| user_info.contains(':')) else {
@@ -145,7 +146,7 @@ pub fn redacted(url: &str) -> String {
     let (user, hidden) = user_info.split_once(':').unwrap_or((user_info, ""));
     let shown = format!("{scheme}://{}:***@", without_secret_parameters(user));
     // The last `@` may stand in a password among the parameters, which then goes on behind it.
-    if hidden.contains('?') && hidden.rsplit(['?', '&']).next().is_some_and(is_secret) {
+    if hidden.contains('?') && hidden.rsplit(['?', '&']).next().is_some_and(|last| is_secret(last) || is_mixed(last)) {
         let others = host.split_once('&').map(|(_, others)| format!("&{}", without_secrets(others)));
         return shown + "***" + &others.unwrap_or_default();
     }
@@ -158,11 +159,13 @@ fn names_secret(text: &str) -> bool {
     address.contains('=') && is_secret(&address.replace('=', " "))
 }
 
-/// Whether what follows the `:` of the host can be a port; if not, it may be the password of a URL that has no host.
-fn has_port_or_none(rest: &str) -> bool {
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = host.rsplit_once(']').map_or(host, |(_, port)| port);
-    host.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+/// Whether what follows the `:` of the host can be a port; if not, or if there is no host before it, it may be a password.
+fn has_port_or_none(address: &str) -> bool {
+    let host = address.split(['/', '?', '#']).next().unwrap_or_default();
+    // The colons between brackets are those of an IPv6 address.
+    let (is_named, rest) = host.rsplit_once(']').map_or((false, host), |(_, rest)| (true, rest));
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    rest.split_once(':').is_none_or(|(name, port)| (is_named || !name.is_empty()) && (port.is_empty() || is_port(port)))
 }
 
 /// The address as it is, and its parameters without passwords.
@@ -173,8 +176,11 @@ fn without_secret_parameters(address: &str) -> String {
     }
 }
 
-/// Parameters, and of each that is a password only its name.
+/// Parameters, and of each that is a password only its name; nothing where it cannot be told where one begins.
 fn without_secrets(parameters: &str) -> String {
+    if parameters.split('&').any(is_mixed) {
+        return "***".to_owned();
+    }
     let hide = |parameter: &str| match parameter.split_once('=') {
         Some((name, _)) if is_secret(parameter) => format!("{name}=***"),
         _ => parameter.to_owned(),
@@ -185,11 +191,28 @@ fn without_secrets(parameters: &str) -> String {
 /// Whether a parameter has the name of a password, or one that is written so that it cannot be told.
 fn is_secret(parameter: &str) -> bool {
     let name = parameter.split('=').next().unwrap_or_default();
-    name.contains('%') || ["pass", "pwd"].iter().any(|word| name.to_ascii_lowercase().contains(word))
+    name.contains('%') || has_name_of_secret(name)
+}
+
+/// Whether the value of a parameter holds another one that is a password: they were separated by something else than `&`.
+fn is_mixed(parameter: &str) -> bool {
+    let value = parameter.split_once('=').map_or("", |(_, value)| value);
+    let holds_another = value.contains('=') || value.to_ascii_lowercase().contains("%3d");
+    holds_another && has_name_of_secret(value) && !is_secret(parameter)
+}
+
+fn has_name_of_secret(text: &str) -> bool {
+    ["pass", "pwd"].iter().any(|word| text.to_ascii_lowercase().contains(word))
 }
 
 fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
-    ConnectError::BadUrl { url: redacted(url), reason: reason.to_string() }
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+    let reason = match parameters.split('&').any(is_mixed) {
+        // It may quote a value.
+        true => "parameters are separated by &".to_owned(),
+        false => reason.to_string(),
+    };
+    ConnectError::BadUrl { url: redacted(url), reason }
 }
 
 #[cfg(test)]
@@ -225,11 +248,44 @@ mod tests {
             ("postgres://[::1]/app", "postgres://[::1]/app"),
             ("postgres://[::1]:5432/app", "postgres://[::1]:5432/app"),
             ("user=me;Password=secret", "***"),
+            ("redis://me@cache:secret", "redis://***"),
+            ("redis://me@cache:secret/0", "redis://***"),
+            ("redis://:123456", "redis://***"),
+            ("redis://me@:12345", "redis://***"),
+            ("redis://me:123456", "redis://***"),
+            ("redis://me:secret@cache:secret", "redis://***"),
+            ("redis://:secret@cache:6379", "redis://:***@cache:6379"),
+            ("redis://me@[::1]:6379/0", "redis://me@[::1]:6379/0"),
+            ("redis://[::1]:secret", "redis://***"),
+            ("redis://cache:", "redis://cache:"),
+            ("postgres://me@/app?host=/run", "postgres://me@/app?host=/run"),
+            ("postgres://me@db/app?sslmode=require;password=secret", "postgres://me@db/app?***"),
+            ("postgres://me@db/app?sslmode=require;Pwd%3Dsecret", "postgres://me@db/app?***"),
+            ("postgres://me@db/app?x=1&sslmode=require password=sec@ret", "postgres://me@db/app?***"),
+            ("postgres://me:pa@db/app?sslmode=require;password=sec@ret&x=1", "postgres://me:***@***&x=1"),
+            ("postgres://me@db/app?x=1&password=pass=secret", "postgres://me@db/app?x=1&password=***"),
+            ("postgres://db/app?options=-csearch_path=app", "postgres://db/app?options=-csearch_path=app"),
+            ("postgres:/app?sslmode=require;password=secret", "postgres:/app?***"),
+            ("sqlite://punctual.db?mode=rwc;password=secret", "sqlite://punctual.db?***"),
             ("rediss://me:secret@db:1/0?pass=secret", "rediss://me:***@db:1/0?pass=***"),
             ("sqlite://punctual.db", "sqlite://punctual.db"),
             ("nonsense", "nonsense"),
         ] {
             assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_url_is_said_without_its_passwords() {
+        for (url, reason) in [
+            ("postgres://me@db/app?sslmode=require;password=secret", "separated by &"),
+            ("postgres://me@db/app?sslmode=require%3Bpassword%3Dsecret", "separated by &"),
+            ("sqlite://punctual.db?mode=rwc;password=secret", "separated by &"),
+            ("mysql://me@db/app?x=1;password=secret", "separated by &"),
+            ("postgres://me:secret@db/app?sslmode=never", "never"),
+        ] {
+            let error = connect(url, Options::default()).await.err().unwrap().to_string();
+            assert!(error.contains(reason) && !error.contains("secret"), "{error}");
         }
     }
 
