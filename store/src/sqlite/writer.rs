@@ -8,8 +8,8 @@
 //!   trouble or a bug of ours, fails with its neighbours.
 //! - If the transaction itself fails (disk full, an I/O error, the file locked by a stranger), every job of it is
 //!   answered with `Unavailable`, and the writer opens its connection anew.
-//! - Why the last transaction failed is kept until one has changed something: what changes nothing also succeeds on a
-//!   disk that is full.
+//! - Why the last transaction failed is kept until one is committed in which a job changed something: what changes nothing,
+//!   or is undone, also succeeds on a disk that is full.
 //! - A job whose caller has gone is not begun. One that was begun runs to its end.
 //! - The queue is bounded: a caller waits for a place.
 
@@ -87,7 +87,7 @@ impl<T, W> Work<T> for W where
 {
 }
 
-/// Why a transaction failed, until one has changed something.
+/// Why a transaction failed, until one was committed that changed something.
 #[derive(Clone, Default)]
 struct Trouble(Arc<Mutex<Option<StoreError>>>);
 
@@ -139,12 +139,6 @@ impl Line {
             tracing::info!("the database was opened again");
         }
         self.connection.as_mut().ok_or_else(|| StoreError::Unavailable("the connection is gone".into()))
-    }
-
-    /// How many rows this connection has changed since it was opened, if it can tell; the next one has changed none.
-    async fn changes(&mut self) -> Option<i64> {
-        let Some(connection) = &mut self.connection else { return Some(0) };
-        sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await.ok()
     }
 
     /// Leaves a transaction that failed.
@@ -251,19 +245,19 @@ async fn serve(
         // Plugins write too: in line, so that nobody is passed over for as long as SQLite would wait.
         let turn = turn.lock().await;
         batch.retain(|job| job.is_wanted());
-        let in_trouble = trouble.found().is_some();
-        let before = if in_trouble { line.changes().await } else { None };
-        let committed =
-            if batch.is_empty() { Ok(Kept::All) } else { commit_together(&mut line, &mut batch, &now).await };
+        let watch = if trouble.found().is_some() { Watch::Changes } else { Watch::Nothing };
+        let committed = match batch.is_empty() {
+            true => Ok(Written::NothingKnown),
+            false => commit_together(&mut line, &mut batch, &now, watch).await,
+        };
         match &committed {
             Err(error) => {
                 tracing::warn!(%error, jobs = batch.len(), "writes were not committed");
                 line.give_up().await;
                 trouble.note(Some(error.clone()));
             }
-            // What was rolled back is counted too.
-            Ok(Kept::All) if before.is_some() && line.changes().await > before => trouble.note(None),
-            Ok(Kept::All | Kept::Some) => {}
+            Ok(Written::Rows) => trouble.note(None),
+            Ok(Written::NothingKnown) => {}
         }
         let committed = committed.map(drop);
         drop(turn);
@@ -276,25 +270,63 @@ async fn serve(
     drop(lock);
 }
 
-/// What a transaction kept of its jobs' changes.
-enum Kept {
-    All,
-    /// Not those of jobs that failed alone.
-    Some,
+/// What is looked at while jobs run.
+#[derive(Clone, Copy)]
+enum Watch {
+    /// Whether they change rows: a statement before and after each.
+    Changes,
+    Nothing,
 }
 
-async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now) -> Result<Kept, StoreError> {
+impl Watch {
+    /// Runs a job, and tells what it has written if it is kept.
+    async fn run(
+        self,
+        job: &mut Box<dyn Job>,
+        connection: &mut SqliteConnection,
+        now: DateTime<Utc>,
+    ) -> (Verdict, Written) {
+        let before = self.changes(connection).await;
+        let verdict = job.run(connection, now).await;
+        let after = if matches!(verdict, Verdict::Keep) { self.changes(connection).await } else { None };
+        (verdict, if before.is_some() && after > before { Written::Rows } else { Written::NothingKnown })
+    }
+
+    /// How many rows the connection has changed since it was opened, those included whose changes were undone.
+    async fn changes(self, connection: &mut SqliteConnection) -> Option<i64> {
+        match self {
+            Self::Changes => sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await.ok(),
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// What is known to have been written by what was kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Rows,
+    NothingKnown,
+}
+
+async fn commit_together(
+    line: &mut Line,
+    batch: &mut [Box<dyn Job>],
+    now: &Now,
+    watch: Watch,
+) -> Result<Written, StoreError> {
     let connection = line.connection().await?;
     if let [job] = batch {
         // The transaction is its savepoint.
         execute(connection, "BEGIN IMMEDIATE").await?;
-        return match job.run(connection, now.now()).await {
-            Verdict::Keep => execute(connection, "COMMIT").await.map(|()| Kept::All),
-            Verdict::RollBack(_) => execute(connection, "ROLLBACK").await.map(|()| Kept::Some),
-            Verdict::GiveUp(error) => Err(error),
-        };
+        let (verdict, written) = watch.run(job, connection, now.now()).await;
+        match verdict {
+            Verdict::Keep => execute(connection, "COMMIT").await?,
+            Verdict::RollBack(_) => execute(connection, "ROLLBACK").await?,
+            Verdict::GiveUp(error) => return Err(error),
+        }
+        return Ok(written);
     }
-    let (mut before, mut kept) = (None, Kept::All);
+    let (mut before, mut written) = (None, Written::NothingKnown);
     for job in batch.iter_mut().filter(|job| job.is_wanted()) {
         let failing = job.failing();
         // Two statements in one text are one hop to SQLite's thread. A savepoint stays open until the next job begins.
@@ -309,12 +341,13 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
         if let Some(opening) = opening {
             execute(connection, opening).await?;
         }
-        match (job.run(connection, now.now()).await, failing) {
+        let (verdict, written_by_job) = watch.run(job, connection, now.now()).await;
+        if written_by_job == Written::Rows {
+            written = Written::Rows;
+        }
+        match (verdict, failing) {
             (Verdict::Keep, _) => {}
-            (Verdict::RollBack(_), Failing::Alone) => {
-                execute(connection, "ROLLBACK TO job").await?;
-                kept = Kept::Some;
-            }
+            (Verdict::RollBack(_), Failing::Alone) => execute(connection, "ROLLBACK TO job").await?,
             (Verdict::RollBack(reason), Failing::Together) => return Err(StoreError::Unavailable(reason)),
             (Verdict::GiveUp(error), _) => return Err(error),
         }
@@ -324,7 +357,7 @@ async fn commit_together(line: &mut Line, batch: &mut [Box<dyn Job>], now: &Now)
         Some(Failing::Alone) => execute(connection, "RELEASE job; COMMIT").await?,
         Some(Failing::Together) => execute(connection, "COMMIT").await?,
     }
-    Ok(kept)
+    Ok(written)
 }
 
 /// Runs a statement about the transaction itself: if that fails, nothing of it was written.
