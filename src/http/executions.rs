@@ -7,7 +7,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use chrono::TimeDelta;
 use punctual_domain::fire::{Fire, FireKind, FireStatus, SkipReason};
-use punctual_domain::id::{FireId, ScheduleId, TaskId};
+use punctual_domain::id::{FireId, TaskId};
 use serde::Serialize;
 
 use super::Api;
@@ -24,16 +24,11 @@ pub(crate) async fn list(State(api): State<Arc<Api>>, Path(id): Path<String>, ur
     let (filter, page) = (parameters.fire_filter(), parameters.page());
     parameters.finish()?;
     let page = ListPage::read(&api.page_memory, page, |page| api.store.fires(id, &filter, page)).await?;
-    if page.items.is_empty() && !was_ever(&api, id).await? {
+    if page.items.is_empty() && !api.store.schedule_was_ever(id).await? {
         return Err(no_such_schedule(id));
     }
     let text = page.show(Execution::of)?;
     Ok(page.respond(&uri, text))
-}
-
-/// Whether there is such a schedule, or was one: its history outlives it.
-async fn was_ever(api: &Api, id: ScheduleId) -> Result<bool, Problem> {
-    Ok(api.store.schedule(id).await?.is_some() || !api.store.schedule_history(id).await?.is_empty())
 }
 
 /// One fire.

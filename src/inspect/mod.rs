@@ -68,7 +68,7 @@ impl Inspector {
             return Ok(schedule.id);
         }
         if let Ok(id) = name_or_id.parse::<ScheduleId>()
-            && !self.store.schedule_history(id).await?.is_empty()
+            && self.store.schedule_was_ever(id).await?
         {
             return Ok(id);
         }

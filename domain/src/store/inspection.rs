@@ -32,6 +32,9 @@ pub trait Inspection: Send + Sync {
     /// Every schedule that is or was, deleted ones too, in the order of ids, after `after`, at most `limit`.
     async fn schedules_ever(&self, after: Option<ScheduleId>, limit: u32) -> Result<Vec<ScheduleId>, StoreError>;
 
+    /// Whether there is such a schedule, or was one: its history outlives it.
+    async fn schedule_was_ever(&self, id: ScheduleId) -> Result<bool, StoreError>;
+
     /// The schedule that last had this name in its history, deleted or not.
     async fn schedule_once_named(&self, name: &str) -> Result<Option<ScheduleId>, StoreError>;
 

@@ -81,6 +81,16 @@ impl Inspection for PostgresStore {
         })
     }
 
+    async fn schedule_was_ever(&self, id: ScheduleId) -> Result<bool, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar("SELECT EXISTS (SELECT FROM punctual_schedule_history WHERE schedule_id = $1)")
+                .bind(id.0)
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
+        })
+    }
+
     async fn schedule_once_named(&self, name: &str) -> Result<Option<ScheduleId>, StoreError> {
         lend!(self, |connection| {
             let found: Option<Uuid> = sqlx::query_scalar(include_str!("sql/schedule_once_named.sql"))

@@ -94,6 +94,20 @@ impl Inspection for SqliteStore {
         .await
     }
 
+    async fn schedule_was_ever(&self, id: ScheduleId) -> Result<bool, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM punctual_schedule_history WHERE schedule_id = ?1)")
+                    .bind(id.0)
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)
+            }
+            .boxed()
+        })
+        .await
+    }
+
     async fn schedule_once_named(&self, name: &str) -> Result<Option<ScheduleId>, StoreError> {
         let name = name.to_owned();
         self.read(move |connection, _| {

@@ -335,6 +335,7 @@ behaviours! {
         a_schedule_names_only_calendars_that_are_there
         of_eight_racing_edits_one_is_written
         history_tells_what_a_schedule_was_and_from_when_on
+        a_schedule_that_was_deleted_was_there_once
         fires_write_no_history
         deleting_a_schedule_cancels_what_waits_and_lets_the_rest_finish
         a_deleted_schedule_is_never_due_and_its_name_is_free

@@ -338,6 +338,17 @@ pub(crate) async fn history_tells_what_a_schedule_was_and_from_when_on(world: Wo
     assert_eq!(world.schedule_history(first.id).await, Ok(expected));
 }
 
+pub(crate) async fn a_schedule_that_was_deleted_was_there_once(world: World) {
+    let (kept, deleted) = (world.every_minute("kept").await, world.every_minute("deleted").await);
+    world.delete_schedule(deleted.id).await.unwrap();
+    for (id, was_ever) in [(kept.id, true), (deleted.id, true), (ScheduleId::generate(), false)] {
+        assert_eq!(world.schedule_was_ever(id).await, Ok(was_ever));
+    }
+    let refused = world.unwritten("kept");
+    world.create_schedule(&refused).await.unwrap_err();
+    assert_eq!(world.schedule_was_ever(refused.id).await, Ok(false));
+}
+
 pub(crate) async fn fires_write_no_history(world: World) {
     let schedule = world.every_minute("nightly").await;
     world.advance_secs(61);
