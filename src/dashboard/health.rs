@@ -33,8 +33,10 @@ pub(crate) struct Facts {
     pub(crate) is_paused: bool,
     /// Whether Redis answers, if there is to be one.
     pub(crate) redis: Option<bool>,
-    /// How many tasks are due and wait.
+    /// How many tasks are due.
     pub(crate) due: u64,
+    /// How many tasks are due whose topic nobody paused, as [`Facts::overdue`] saw it; `None` while that is not known.
+    pub(crate) waiting: Option<u64>,
     /// Topics whose tasks are overdue or held, the one with the oldest first; `None` while that is not known.
     pub(crate) overdue: Option<Vec<Overdue>>,
     /// How many tasks failed in the last hour.
@@ -109,8 +111,7 @@ pub(crate) fn sentences(facts: &Facts) -> Vec<Sentence> {
     }
     said.extend(overdue(facts, Cause::Unclaimed));
     said.extend(overdue(facts, Cause::Paused));
-    let paused = facts.overdue.iter().flatten().filter(|overdue| overdue.cause == Cause::Paused);
-    let waiting = match facts.due.saturating_sub(paused.map(|overdue| overdue.due).sum()) {
+    let waiting = match facts.waiting.unwrap_or(facts.due) {
         0 => None,
         1 => Some("1 task is due and waits.".into()),
         due => Some(format!("{} are due and wait.", tasks(due))),
@@ -204,6 +205,7 @@ mod tests {
             nodes: 1,
             has_leader: true,
             overdue: Some(Vec::new()),
+            waiting: Some(0),
             ..Facts::default()
         }
     }
@@ -341,6 +343,7 @@ mod tests {
             nodes: 2,
             redis: Some(false),
             due: 1_204,
+            waiting: Some(1_200),
             overdue: Some(vec![
                 overdue("held", 3, 100, Cause::Paused),
                 overdue("pulled", 3, 90, Cause::Unclaimed),
@@ -371,10 +374,11 @@ mod tests {
 
     #[test]
     fn what_waits_because_somebody_paused_it_is_no_trouble_and_has_its_reason() {
+        // How many are due was counted at another moment, and is not to be mixed with this.
         for (found, due, expected) in [
             (
                 vec![overdue("held", 1, 240, Cause::Paused)],
-                1,
+                3,
                 "1 task waits because its topic is paused, for 4 min: held.",
             ),
             (
@@ -386,6 +390,19 @@ mod tests {
             let said = sentences(&Facts { overdue: Some(found), due, ..well() });
             assert_eq!((said.len(), said[0].tone), (2, Tone::Good), "{said:?}");
             assert_eq!(said[1].text, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_due_and_waits_is_told_as_far_as_it_is_known() {
+        for (due, waiting, expected) in [
+            (0, Some(2), Some("2 tasks are due and wait.")),
+            (9, Some(1), Some("1 task is due and waits.")),
+            (9, Some(0), None),
+            (9, None, Some("9 tasks are due and wait.")),
+        ] {
+            let said = sentences(&Facts { due, waiting, ..well() });
+            assert_eq!(said.get(1).map(|said| &*said.text), expected, "{due} {waiting:?}");
         }
     }
 }

@@ -65,9 +65,11 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     );
     let (nodes, topics) = (nodes?, topics?);
     let now = visitor.now;
-    let overdue = loads.map(|loads| overdue(&loads.topics, &topics, loads.at));
-    let facts =
-        Facts { overdue, ..facts(&visitor, &nodes, redis, counts.as_deref(), minutes.as_deref(), ahead.as_deref()) };
+    let facts = Facts {
+        overdue: loads.as_ref().map(|loads| overdue(&loads.topics, &topics, loads.at)),
+        waiting: loads.as_ref().map(|loads| waiting(&loads.topics, &topics)),
+        ..facts(&visitor, &nodes, redis, counts.as_deref(), minutes.as_deref(), ahead.as_deref())
+    };
     let body = html! {
         section #health data-live { (headline(&facts, counts.as_deref(), now)) }
         div.grid.even {
@@ -164,6 +166,7 @@ fn facts(
         redis,
         due: counts.map_or(0, |counts| counts.due.iter().map(|depth| depth.tasks).sum()),
         failed: minutes.map_or(0, |minutes| minutes.iter().map(|minute| minute.failed).sum()),
+        waiting: None,
         overdue: None,
     }
 }
@@ -173,7 +176,7 @@ fn facts(
 fn overdue(loads: &[Load], topics: &[TopicDefinition], now: DateTime<Utc>) -> Vec<Overdue> {
     let late = |load: &Load| {
         let by = now - load.due_since?;
-        let definition = TopicDefinition::for_topic(topics, &Topic::from_stored(load.topic.as_str()));
+        let definition = definition_of(load, topics);
         let is_pulled = definition.is_some_and(|definition| definition.route == Route::Pull);
         let cause = match definition.is_some_and(|definition| definition.paused) {
             true => Cause::Paused,
@@ -186,6 +189,16 @@ fn overdue(loads: &[Load], topics: &[TopicDefinition], now: DateTime<Utc>) -> Ve
     let mut late: Vec<_> = loads.iter().filter_map(late).collect();
     late.sort_by_key(|overdue| std::cmp::Reverse(overdue.by));
     late
+}
+
+/// How many tasks are due whose topic nobody paused.
+fn waiting(loads: &[Load], topics: &[TopicDefinition]) -> u64 {
+    let is_held = |load: &&Load| definition_of(load, topics).is_some_and(|definition| definition.paused);
+    loads.iter().filter(|load| !is_held(load)).map(|load| load.due).sum()
+}
+
+fn definition_of<'a>(load: &Load, topics: &'a [TopicDefinition]) -> Option<&'a TopicDefinition> {
+    TopicDefinition::for_topic(topics, &Topic::from_stored(load.topic.as_str()))
 }
 
 fn headline(facts: &Facts, counts: Option<&Counts>, now: DateTime<Utc>) -> Markup {
@@ -397,5 +410,8 @@ mod tests {
             ("held", 1, Cause::Paused),
         ];
         assert_eq!(found, expected.map(|(topic, by, cause)| (topic.to_owned(), by, cause)));
+        // All but those that are held, also what is not overdue yet.
+        let due: u64 = loads.iter().filter(|load| load.topic != "held").map(|load| load.due).sum();
+        assert_eq!(waiting(&loads, &topics), due);
     }
 }
