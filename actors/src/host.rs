@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use punctual_domain::delivery::{DeliveryError, Transports, after_the_only_attempt};
 use punctual_domain::id::TaskId;
 use punctual_domain::json::Json;
@@ -137,7 +137,7 @@ struct Rules(Zone);
 
 impl ZoneRules for Rules {
     fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
-        at.naive_utc() + TimeDelta::seconds(self.0.offset_seconds_at(at).into())
+        self.0.local(at)
     }
 
     fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {

@@ -324,10 +324,7 @@ fn zone_date(recurrence: &Recurrence, rules: &FireRules, schedule: &Schedule) ->
         Recurrence::Cron { zone, .. } => Some(zone.clone()),
         Recurrence::Interval(_) => rules.zones.zone(&schedule.definition.timezone).ok(),
     };
-    Box::new(move |at| {
-        zone.as_ref()
-            .map_or(at.date_naive(), |zone| (at + TimeDelta::seconds(zone.offset_seconds_at(at).into())).date_naive())
-    })
+    Box::new(move |at| zone.as_ref().map_or(at.date_naive(), |zone| zone.local(at).date()))
 }
 
 /// One pass over the due instants of one schedule.

@@ -1,6 +1,6 @@
 //! What lies ahead of a schedule, and what lay behind it: its instants, without those that calendars exclude.
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, Utc};
 
 use crate::calendar::Calendar;
 use crate::schedule::{Schedule, ScheduleError};
@@ -60,7 +60,7 @@ impl<'a> Outlook<'a> {
                 break;
             }
             after = fire.at;
-            let local = self.local(fire.at);
+            let local = self.zone.local(fire.at);
             if self.is_excluded(local.date()) {
                 // What is left of the date is excluded too.
                 after = after.max(self.end_of(local.date()) - TimeDelta::seconds(1));
@@ -86,7 +86,7 @@ impl<'a> Outlook<'a> {
             if looked_at == most {
                 return Err(TooManyInstants(most));
             }
-            if self.is_excluded(self.local(at).date()) {
+            if self.is_excluded(self.zone.local(at).date()) {
                 stretch.excluded += 1;
             } else {
                 stretch.instants.push(at);
@@ -133,11 +133,11 @@ impl<'a> Outlook<'a> {
         while let Some(change) = self.zone.next_change(after).filter(|change| change.at - now < HORIZON) {
             after = change.at;
             let width = TimeDelta::seconds(i64::from((change.after - change.before).abs()));
-            let (date, zone) = (self.local(change.at).date(), self.zone.name());
+            let (date, zone) = (self.zone.local(change.at).date(), self.zone.name());
             if change.after > change.before {
                 let at_its_end = self.recurrence.upcoming(change.at - TimeDelta::seconds(1)).next();
                 if at_its_end.is_some_and(|fire| fire.at == change.at && fire.note == Some(Note::Gap)) {
-                    let local = self.local(change.at).time();
+                    let local = self.zone.local(change.at).time();
                     gap.get_or_insert_with(|| {
                         format!("on {date} clocks in {zone} skip a local time it asks for: it fires at {local} instead")
                     });
@@ -169,10 +169,6 @@ impl<'a> Outlook<'a> {
             Resolution::Gap { end } => end,
             Resolution::Fold { first, .. } => first,
         }
-    }
-
-    fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
-        at.naive_utc() + TimeDelta::seconds(self.zone.offset_seconds_at(at).into())
     }
 
     fn is_excluded(&self, date: NaiveDate) -> bool {

@@ -96,9 +96,7 @@ impl Simulation {
         let named = &schedule.definition.exclude_calendars;
         let calendars: Vec<_> = calendars.iter().filter(|calendar| named.contains(&calendar.name)).collect();
         let zone = zones.zone(&schedule.definition.timezone).map_err(ScheduleError::from)?;
-        let date = |at: DateTime<Utc>| -> NaiveDate {
-            (at + TimeDelta::seconds(zone.offset_seconds_at(at).into())).date_naive()
-        };
+        let date = |at: DateTime<Utc>| -> NaiveDate { zone.local(at).date() };
         let mut left = schedule.definition.max_fires.map(|most| most.saturating_sub(schedule.fires_made));
         // What comes before the stretch counts only where it uses up fires.
         let begins_at = if left.is_some() { begins_at.min(self.now) } else { begins_at };

@@ -39,13 +39,10 @@ pub(crate) fn instant(text: &str, zone: &str, zones: &ZoneDatabase, now: DateTim
     let zone = zones.zone(zone)?;
     match zone.resolve(local) {
         Resolution::Unique { at } => Ok(at),
-        Resolution::Gap { end } => {
-            let after = end + TimeDelta::seconds(zone.offset_seconds_at(end).into());
-            bail!(
-                "{local} does not exist in {zone}: the clocks go forward over it; the first time after is {}",
-                after.naive_utc()
-            )
-        }
+        Resolution::Gap { end } => bail!(
+            "{local} does not exist in {zone}: the clocks go forward over it; the first time after is {}",
+            zone.local(end)
+        ),
         Resolution::Fold { first, second } => bail!(
             "{local} comes twice in {zone}: the clocks go back over it; say which, {} or {}",
             with_offset(first, zone.offset_seconds_at(first)),

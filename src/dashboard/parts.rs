@@ -76,8 +76,7 @@ pub(crate) fn clock(at: DateTime<Utc>) -> Markup {
 
 /// An instant as the clocks of a zone show it.
 pub(crate) fn zone_clock(at: DateTime<Utc>, zone: &Zone) -> Markup {
-    let local = at.naive_utc() + TimeDelta::seconds(zone.offset_seconds_at(at).into());
-    html! { time datetime=(rfc(at)) title=(full(at)) { (local.format("%a %d %b %H:%M")) " " span.zone { (zone.name()) } } }
+    html! { time datetime=(rfc(at)) title=(full(at)) { (zone.local(at).format("%a %d %b %H:%M")) " " span.zone { (zone.name()) } } }
 }
 
 /// Says what would be in a place where there is nothing.

@@ -119,7 +119,7 @@ fn actions(schedule: &Schedule, zones: &ZoneDatabase) -> Markup {
 pub(super) fn pause_end(schedule: &Schedule, zones: &ZoneDatabase) -> Option<String> {
     let until = schedule.paused_until?;
     let zone = zones.zone(&schedule.definition.timezone).ok()?;
-    let local = until.naive_utc() + TimeDelta::seconds(zone.offset_seconds_at(until).into());
+    let local = zone.local(until);
     let format = if local.second() == 0 { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%dT%H:%M:%S" };
     Some(local.format(format).to_string())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -60,6 +60,11 @@ impl Zone {
     /// How far the zone's clocks are ahead of UTC at an instant.
     pub fn offset_seconds_at(&self, at: DateTime<Utc>) -> i32 {
         self.0.rules.to_offset(timestamp(at.timestamp())).seconds()
+    }
+
+    /// What the zone's clocks show at an instant.
+    pub fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
+        at.naive_utc() + TimeDelta::seconds(self.offset_seconds_at(at).into())
     }
 
     /// Says which instants a local time stands for; fractions of a second are dropped.
@@ -122,4 +127,23 @@ impl fmt::Debug for Zone {
 /// The nearest instant that the zone rules can be asked about.
 fn timestamp(at: i64) -> Timestamp {
     Timestamp::from_second(at.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::time::ZoneDatabase;
+
+    #[test]
+    fn clocks_show_what_their_zone_says_of_the_instant() {
+        for (zone, at, shown) in [
+            ("UTC", "2026-11-16T14:30:00.5Z", "2026-11-16 14:30:00.500"),
+            ("America/Edmonton", "2026-11-16T14:30:00Z", "2026-11-16 08:30:00"),
+            ("America/New_York", "2026-11-01T05:30:00Z", "2026-11-01 01:30:00"),
+            ("America/New_York", "2026-11-01T06:30:00Z", "2026-11-01 01:30:00"),
+            ("Asia/Kolkata", "2026-12-31T18:30:00Z", "2027-01-01 00:00:00"),
+        ] {
+            let zone = ZoneDatabase::bundled().zone(zone).unwrap();
+            assert_eq!(zone.local(at.parse().unwrap()).to_string(), shown, "{zone}");
+        }
+    }
 }
