@@ -45,6 +45,43 @@ async fn a_schedule_is_written_with_a_preview_of_its_fires() {
     browser.check().await;
 }
 
+/// The first request is answered by nobody, as if the service took its time.
+const LISTEN_IN: &str = "
+window.asked = [];
+const ask = window.fetch;
+window.fetch = (to, options) => {
+    asked.push({ fields: [...options.body.keys()], signal: options.signal });
+    if (asked.length > 1) return ask(to, options);
+    return new Promise((_, fail) => options.signal.addEventListener('abort', () => fail(options.signal.reason)));
+};";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_preview_asks_by_what_it_fires_and_of_several_the_last_is_shown() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    browser.go("/schedules/new").await;
+    browser.run(LISTEN_IN, &[]).await;
+    browser.fill("#payload", r#"{"hello": "world"}"#).await;
+    browser.wait_for("return asked.length > 0", &[], "a first preview").await;
+    browser.fill("#description", "for the archive").await;
+    browser.fill("#cronExpression", "30 2 * * *").await;
+    let ten = "return document.querySelectorAll('#preview tbody tr').length === 10";
+    browser.wait_for(ten, &[], "ten fires").await;
+    let gone = browser.run("return [asked[0].signal.aborted, asked.at(-1).signal.aborted]", &[]).await;
+    assert_eq!(gone, json!([true, false]));
+    let sent = browser.run("return [...new Set(asked.flatMap((one) => one.fields))]", &[]).await;
+    let is_sent = |name: &str| sent.as_array().unwrap().contains(&json!(name));
+    assert!(is_sent("cronExpression") && !is_sent("payload") && !is_sent("description"), "{sent}");
+
+    // The button keeps all of it.
+    browser.press("form.split", "Preview").await;
+    browser.wait_for("return location.pathname === '/schedules/preview'", &[], "the form again").await;
+    let kept = "return ['payload', 'description'].map((name) => document.getElementById(name).value)";
+    assert_eq!(browser.run(kept, &[]).await, json!([r#"{"hello": "world"}"#, "for the archive"]));
+    assert!(browser.has("#preview tbody tr").await);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
     let database = Database::sqlite();

@@ -122,13 +122,17 @@
   // --- The preview of a schedule that is being written.
   const form = document.querySelector("form[data-preview]");
   if (form) {
-    let typing = 0, turn = 0;
+    let typing = 0, asking = new AbortController();
     const preview = async () => {
-      const mine = ++turn;
+      asking.abort();
+      asking = new AbortController();
+      const { signal } = asking, fields = new FormData(form);
+      // These may be long, and it does not fire by them.
+      for (const name of ["payload", "description"]) fields.delete(name);
       try {
-        const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+        const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(fields), signal });
         const text = await answer.text();
-        if (mine !== turn) return;
+        if (signal.aborted) return;
         const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("preview");
         if (fresh) { localise(fresh); document.getElementById("preview").replaceWith(fresh); tick(); }
       } catch { /* it is shown again with the next change */ }
