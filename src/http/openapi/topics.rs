@@ -7,7 +7,8 @@ use serde_json::json;
 use super::operation::Operation;
 use super::tasks::{retry_input, timeout};
 use crate::http::problem::Code;
-use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS, MAX_SECRETS};
+use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS};
+use crate::routes::signature::MAX_SECRETS;
 use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
