@@ -70,7 +70,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("timeoutSeconds", timeout().or_null()),
         ("paused", Schema::flag()),
         ("retentionDays", Schema::count().or_null()),
-        ("warnings", Schema::list(Schema::text())),
+        ("warnings", Schema::list(Schema::text().example("nobody serves it"))),
     ]);
     vec![("Topic", topic.example(example))]
 }
@@ -96,6 +96,6 @@ fn route() -> Schema {
     Schema::either([
         Schema::object([("type", Schema::word(["handler", "pull", "event"]))]),
         bare("webhook").needs([("url", Schema::format("uri")), ("secrets", Schema::list(Schema::word(["***"])))]),
-        bare("bullmq").needs([("queue", Schema::text()), ("prefix", Schema::text())]),
+        bare("bullmq").needs([("queue", Schema::text().example("images")), ("prefix", Schema::text().example("bull"))]),
     ])
 }
