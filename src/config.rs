@@ -248,7 +248,7 @@ impl Reader<'_> {
         let hidden_url = |text: &str| address::check_url(text, webhook_allow).map(|url| Secret::hidden(url.as_str()));
         let webhook_url = self.optional("notify.webhook_url", hidden_url);
         let admin_alert_webhook_url = self.optional("notify.admin_alert_webhook_url", hidden_url);
-        let webhook_secrets = self.required("notify.webhook_secrets", |text| value::list(text, value::webhook_secret));
+        let webhook_secrets = self.required("notify.webhook_secrets", value::webhook_secrets);
         let needed = match transport {
             Some("smtp") if smtp_url.is_none() => Some("SMTP_URL"),
             Some("resend") if resend_api_key.is_none() => Some("RESEND_API_KEY"),

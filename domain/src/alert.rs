@@ -159,8 +159,8 @@ fn stuck(stuck: Option<Stuck>) -> Option<Alert> {
     let Stuck { messages, since } = stuck?;
     let waiting = counted(messages, "message waits", "messages wait");
     let text = format!(
-        "{waiting} for more than {} minutes to be sent, the oldest since {}. `GET /api/v1/outbox?status=pending` shows them with what went \
-         wrong last. Is the mail server or the provider away, or is a transport set up on no node?",
+        "{waiting} for more than {} minutes to be sent, the oldest since {}. `punctual outbox list --status pending` shows them with what \
+         went wrong last. Is the mail server or the provider away, or is a transport set up on no node?",
         STUCK_AFTER.as_secs() / 60,
         shown(since)
     );

@@ -157,12 +157,17 @@ pub fn attempts_left(task: &Task) -> u32 {
     task.retry.attempts.saturating_sub(task.attempts_used()).max(1)
 }
 
-/// How long a queue may take for a task: the time limit of every attempt that is left, and the waits between them.
+/// The longest that a queue may take for a task: a hundred years. Waits that double reach farther than any clock.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// How long a queue may take for a task: the time limit of every attempt that is left, and the waits between them. The queue
+/// makes these, which counts them from its own first attempt on and knows no longest one.
 pub fn time_limit(task: &Task) -> Duration {
     let attempts = attempts_left(task);
-    let used = task.attempts_used();
-    let waits: Duration = (1..attempts).filter_map(|n| task.retry.delay_after(used + n, 1.0)).sum();
-    Duration::from_secs(u64::from(task.timeout_seconds)).saturating_mul(attempts).saturating_add(waits)
+    let waits =
+        (1..attempts).map(|n| task.retry.backoff.wait_in_queue(n)).fold(Duration::ZERO, Duration::saturating_add);
+    let runs = Duration::from_secs(u64::from(task.timeout_seconds)).saturating_mul(attempts);
+    runs.saturating_add(waits).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -198,7 +203,13 @@ mod tests {
             (3, Growth::Fixed, 1_000, 0, 3, 182),
             (3, Growth::Fixed, 1_000, 2, 1, 60),
             (4, Growth::Exponential, 1_000, 0, 4, 247),
-            (4, Growth::Exponential, 8_000, 0, 4, 268),
+            // 8, 16 and 32 s: a queue knows no longest wait.
+            (4, Growth::Exponential, 8_000, 0, 4, 296),
+            (10, Growth::Exponential, 1_000, 0, 10, 600 + 511),
+            // It counts from its own first attempt on.
+            (10, Growth::Exponential, 1_000, 7, 3, 180 + 3),
+            (1_000, Growth::Exponential, 1, 0, 1_000, 100 * 365 * 24 * 60 * 60),
+            (1_000, Growth::Exponential, 0, 0, 1_000, 60_000),
         ] {
             let now = "2026-11-16T12:00:00Z".parse().unwrap();
             let mut new = NewTask::new("queue".parse().unwrap());

@@ -77,15 +77,23 @@ impl RetryPolicy {
 
 impl Backoff {
     fn delay_after(&self, used: u32, chance: f64) -> Duration {
-        let grown = match self.growth {
+        let factor = 1.0 + self.jitter * (2.0 * chance - 1.0);
+        let jittered = (self.grown(used).min(self.max_delay) as f64 * factor).round() as u64;
+        Duration::from_millis(jittered.min(self.max_delay))
+    }
+
+    /// The longest wait after `used` attempts of a queue that has no longest one, and whose chance makes waits shorter only.
+    pub(crate) fn wait_in_queue(&self, used: u32) -> Duration {
+        Duration::from_millis(self.grown(used))
+    }
+
+    fn grown(&self, used: u32) -> u64 {
+        match self.growth {
             Growth::Fixed => self.delay,
             Growth::Exponential => {
                 self.delay.saturating_mul(1u64.checked_shl(used.saturating_sub(1)).unwrap_or(u64::MAX))
             }
-        };
-        let factor = 1.0 + self.jitter * (2.0 * chance - 1.0);
-        let jittered = (grown.min(self.max_delay) as f64 * factor).round() as u64;
-        Duration::from_millis(jittered.min(self.max_delay))
+        }
     }
 
     /// Notes what is out of bounds, under `field`.

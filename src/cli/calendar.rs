@@ -64,7 +64,7 @@ impl CalendarArgs {
     pub(super) async fn run(self) -> Result<ExitCode> {
         match self.command {
             CalendarCommand::List { common } => {
-                let answer = common.client.connect()?.get(&["calendars"], &[]).await?;
+                let answer = common.client.connect()?.all(&["calendars"]).await?;
                 if common.json {
                     print(&answer.text)?;
                     return Ok(ExitCode::SUCCESS);

@@ -6,7 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use punctual_domain::json::read_deep;
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::hidden;
+use crate::config::Secret;
 
 use super::named_schedule;
 
@@ -24,12 +27,21 @@ pub(super) struct ClientArgs {
     )]
     url: String,
     /// An API key, pk_…
-    #[arg(long, value_name = "KEY", env = "PUNCTUAL_TOKEN", hide_env_values = true, help_heading = "Connection")]
-    token: Option<String>,
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "PUNCTUAL_TOKEN",
+        hide_env_values = true,
+        value_parser = hidden,
+        help_heading = "Connection"
+    )]
+    token: Option<Secret>,
 }
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How many items of a list are asked for at a time: the most there are on a page.
+const PAGE: &str = "1000";
 /// How long an answer may take; the service has its own, shorter deadlines.
 const ANSWER: Duration = Duration::from_secs(11 * 60);
 
@@ -37,7 +49,7 @@ const ANSWER: Duration = Duration::from_secs(11 * 60);
 pub(super) struct Client {
     http: reqwest::Client,
     base: Url,
-    token: Option<String>,
+    token: Option<Secret>,
     /// Whether its command can do without a service.
     takes_database: bool,
 }
@@ -68,7 +80,7 @@ impl ClientArgs {
                 format!("PUNCTUAL_URL is {shown:?}, which is not an address such as http://127.0.0.1:7878")
             })?;
         let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy().build()?;
-        let token = self.token.clone().filter(|token| !token.is_empty());
+        let token = self.token.clone().filter(|token| !token.expose().is_empty());
         Ok(Client { http, base, token, takes_database: false })
     }
 }
@@ -88,6 +100,24 @@ impl Client {
         self.call(Method::GET, path, query, None).await
     }
 
+    /// Every item of a list that is not long: the answer as it came, or all its pages as one.
+    pub(super) async fn all(&self, path: &[&str]) -> Result<Answer> {
+        let mut items = Vec::new();
+        let mut cursor = None;
+        loop {
+            let answer = self.get(path, &[("limit", Some(PAGE.to_owned())), ("cursor", cursor)]).await?;
+            let mut page = answer.json()?;
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() && items.is_empty() {
+                return Ok(answer);
+            }
+            items.append(page["items"].as_array_mut().context("the answer is no list")?);
+            if cursor.is_none() {
+                return Ok(Answer { text: json!({"items": items, "nextCursor": null}).to_string() });
+            }
+        }
+    }
+
     pub(super) async fn post(&self, path: &[&str], body: Value) -> Result<Answer> {
         self.call(Method::POST, path, &[], Some(body)).await
     }
@@ -96,8 +126,13 @@ impl Client {
         self.call(Method::PUT, path, &[], Some(body)).await
     }
 
-    pub(super) async fn patch(&self, path: &[&str], body: Value) -> Result<Answer> {
-        self.call(Method::PATCH, path, &[], Some(body)).await
+    /// Changes what is there, if it has that version where one is named.
+    pub(super) async fn patch(&self, path: &[&str], body: Value, version: Option<u64>) -> Result<Answer> {
+        let mut request = self.request(Method::PATCH, path, &[]);
+        if let Some(version) = version {
+            request = request.header("if-match", format!("\"{version}\""));
+        }
+        self.answer(request, Some(body)).await
     }
 
     pub(super) async fn delete(&self, path: &[&str]) -> Result<Answer> {
@@ -140,7 +175,10 @@ impl Client {
         query: &[(&str, Option<String>)],
         body: Option<Value>,
     ) -> Result<Answer> {
-        let mut request = self.request(method, path, query);
+        self.answer(self.request(method, path, query), body).await
+    }
+
+    async fn answer(&self, mut request: RequestBuilder, body: Option<Value>) -> Result<Answer> {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
@@ -159,7 +197,7 @@ impl Client {
         }
         let request = self.http.request(method, url);
         match &self.token {
-            Some(token) => request.bearer_auth(token),
+            Some(token) => request.bearer_auth(token.expose()),
             None => request,
         }
     }
@@ -337,6 +375,12 @@ mod tests {
         ] {
             assert_eq!(refusal(StatusCode::BAD_REQUEST, text), told);
         }
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let args = ClientArgs { url: "http://127.0.0.1".into(), token: Some(Secret::hidden("pk_swordfish")) };
+        assert!(!format!("{args:?}").contains("swordfish"));
     }
 
     #[test]

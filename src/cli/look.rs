@@ -10,8 +10,9 @@ use punctual_store::{Access, ConnectError, Migrate, Options};
 
 use super::client::{Client, ClientArgs};
 use super::output::Progress;
+use super::url;
 use crate::SystemClock;
-use crate::config::{Config, Sources};
+use crate::config::{Config, Secret, Sources};
 use crate::inspect::Inspector;
 use crate::plugins::Plugins;
 
@@ -21,8 +22,8 @@ pub(super) struct LookArgs {
     #[command(flatten)]
     client: ClientArgs,
     /// Look into this database instead of asking a service: sqlite://FILE (also while a service uses it) or postgres://…
-    #[arg(long, value_name = "URL", help_heading = "Connection")]
-    database: Option<String>,
+    #[arg(long, value_name = "URL", value_parser = url, help_heading = "Connection")]
+    database: Option<Secret>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -37,7 +38,7 @@ pub(super) enum Look {
 impl LookArgs {
     pub(super) async fn open(&self, plugins: Plugins) -> Result<Look> {
         let Some(url) = &self.database else { return Ok(Look::Service(self.client.connect()?.or_database())) };
-        let flags = vec![("database.url", "--database", url.clone())];
+        let flags = vec![("database.url", "--database", url.expose().to_owned())];
         let config = Config::load(&Sources { flags, ..Sources::of_process(plugins) })?.config;
         let options = Options { access: Access::Look, migrate: Migrate::Check, connections: 2, ..Options::default() };
         let store =

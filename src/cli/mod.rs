@@ -1,5 +1,6 @@
 //! The command line: one file per command. Results go to stdout, everything else to stderr.
 
+mod audit;
 mod backup;
 mod bench;
 mod calendar;
@@ -14,6 +15,7 @@ mod migrate;
 mod new_plugin;
 pub mod next;
 mod nodes;
+mod outbox;
 mod output;
 mod prove;
 mod schedule;
@@ -27,13 +29,14 @@ pub(crate) mod when;
 mod why;
 mod work;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::config::{Config, Loaded, Sources};
+use crate::config::{Config, Loaded, Secret, Sources};
 use crate::plugins::Plugins;
 
 /// The scheduler that fires work on time, once, and can prove it.
@@ -58,9 +61,9 @@ Examples:
   punctual why nightly                                   why did it not?
   punctual events --topic 'report.*'                     what happens, as it happens
 
-Commands on tasks, schedules, calendars, topics, keys and nodes, events, pause, resume, prove, why
-and simulate ask the service at PUNCTUAL_URL (http://127.0.0.1:7878) with the API key in
-PUNCTUAL_TOKEN, if it needs one.
+Commands on tasks, schedules, calendars, topics, messages, changes, keys and nodes, events, pause,
+resume, prove, why and simulate ask the service at PUNCTUAL_URL (http://127.0.0.1:7878) with the
+API key in PUNCTUAL_TOKEN, if it needs one.
 
 Exit codes: 0 ok, 1 refused or failed, 2 usage.";
 
@@ -92,6 +95,10 @@ enum Command {
     Topic(topic::TopicArgs),
     /// Follows what happens, as it happens
     Events(events::EventsArgs),
+    /// Lists messages on their way out, and has failed ones sent again
+    Outbox(outbox::OutboxArgs),
+    /// Lists who changed what
+    Audit(audit::AuditArgs),
     /// Lists the nodes that share the database
     Nodes(nodes::NodesArgs),
     /// Stops the work of a running node
@@ -146,6 +153,8 @@ impl Cli {
             Some(Command::Calendar(args)) => args.run().await,
             Some(Command::Topic(args)) => args.run().await,
             Some(Command::Events(args)) => args.run().await,
+            Some(Command::Outbox(args)) => args.run().await,
+            Some(Command::Audit(args)) => args.run().await,
             Some(Command::Nodes(args)) => args.run().await,
             Some(Command::Pause(args)) => args.run().await,
             Some(Command::Resume(args)) => args.run().await,
@@ -175,17 +184,19 @@ struct ConfigArgs {
     #[arg(long, value_name = "F")]
     config: Option<PathBuf>,
     /// The database, sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(long, value_name = "URL")]
-    database: Option<String>,
+    #[arg(long, value_name = "URL", value_parser = url)]
+    database: Option<Secret>,
     /// Redis, redis://HOST
-    #[arg(long, value_name = "URL")]
-    redis: Option<String>,
+    #[arg(long, value_name = "URL", value_parser = url)]
+    redis: Option<Secret>,
 }
 
 impl ConfigArgs {
     fn sources(&self, plugins: Plugins) -> Sources {
         let flags = [("database.url", "--database", &self.database), ("redis.url", "--redis", &self.redis)];
-        let flags = flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.clone()?))).collect();
+        let flags =
+            flags.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value.as_ref()?.expose().to_owned())));
+        let flags = flags.collect();
         Sources { file: self.config.clone(), flags, ..Sources::of_process(plugins) }
     }
 
@@ -221,6 +232,16 @@ fn run_next(args: &next::NextArgs) -> Result<ExitCode> {
     let now = crate::SystemClock::new().now();
     next::run(args, &zones, now, std::io::stdin().lock(), std::io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A secret, as it was given.
+fn hidden(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::hidden(text))
+}
+
+/// A URL that may have a password in it, as it was given.
+fn url(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::url(text))
 }
 
 /// What somebody named. Whoever names nothing is told what to name.

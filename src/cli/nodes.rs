@@ -18,8 +18,7 @@ pub(super) struct NodesArgs {
 
 impl NodesArgs {
     pub(super) async fn run(self) -> Result<ExitCode> {
-        let client = self.common.client.connect()?;
-        let answer = client.get(&["nodes"], &[("limit", Some("1000".to_owned()))]).await?;
+        let answer = self.common.client.connect()?.all(&["nodes"]).await?;
         if self.common.json {
             print(&answer.text)?;
             return Ok(ExitCode::SUCCESS);

@@ -58,6 +58,15 @@ impl Table {
         self.is_empty
     }
 
+    /// The table of a page of a list, with how the next one is asked for; `empty` if nothing is in it.
+    pub(super) fn page(&self, empty: &str, found: &Value) -> String {
+        let text = if self.is_empty { empty.to_owned() } else { self.text() };
+        match found["nextCursor"].as_str() {
+            Some(cursor) => format!("{text}\n\nmore: --cursor {cursor}"),
+            None => text,
+        }
+    }
+
     /// The table as text, without blanks at the ends of lines.
     pub(super) fn text(&self) -> String {
         self.table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")

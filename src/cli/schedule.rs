@@ -20,6 +20,7 @@ use fields::FieldArgs;
 Examples:
   punctual schedule add nightly --cron '30 2 * * *' --tz America/New_York --topic report.nightly
   punctual schedule add heartbeat --every 30s --tz UTC --topic monitor.ping
+  punctual schedule preview --cron '30 2 * * *' --tz America/New_York --count 3
   punctual schedule next nightly --count 3
   punctual schedule pause nightly --note 'migration' --until '2026-12-01 06:00' --tz Asia/Tokyo
   punctual schedule executions nightly --status failed
@@ -53,6 +54,8 @@ enum ScheduleCommand {
     Executions(ExecutionsArgs),
     /// Shows the next instants of a schedule
     Next(NextArgs),
+    /// Shows when a schedule would fire, and keeps nothing
+    Preview(PreviewArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,6 +88,9 @@ struct ListArgs {
     /// Of this topic
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
+    /// The one of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// metadata.ownerId
     #[arg(long, value_name = "ID")]
     owner_id: Option<String>,
@@ -112,7 +118,8 @@ struct OneArgs {
 Examples:
   punctual schedule edit nightly --cron '0 3 * * *'
   punctual schedule edit nightly --rename nightly-report --priority 10
-  punctual schedule edit nightly --clear endAt --clear maxFires")]
+  punctual schedule edit nightly --clear endAt --clear maxFires
+  punctual schedule edit nightly --if-match 3 --cron '0 4 * * *'")]
 struct EditArgs {
     /// The schedule, by name or id
     #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
@@ -125,6 +132,9 @@ struct EditArgs {
     /// Give this field its default back, by its name in the API, such as endAt; may be repeated
     #[arg(long, value_name = "FIELD")]
     clear: Vec<String>,
+    /// Only if it still has this version, as `schedule show` told it: what another wrote since then stays
+    #[arg(long, value_name = "VERSION")]
+    if_match: Option<u64>,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -214,6 +224,22 @@ struct NextArgs {
     common: CommonArgs,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  punctual schedule preview --cron '30 2 * * *' --tz America/New_York
+  punctual schedule preview --every 90m --tz UTC --start-at '2026-12-01 09:00' --count 3
+  punctual schedule preview --cron '0 9 1 */3 *' --tz Europe/Paris --exclude-calendar holidays")]
+struct PreviewArgs {
+    #[command(flatten)]
+    fields: FieldArgs,
+    /// How many instants [default: 10]
+    #[arg(long, value_name = "N")]
+    count: Option<u32>,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
 impl ScheduleArgs {
     pub(super) async fn run(self) -> Result<ExitCode> {
         match self.command {
@@ -261,6 +287,7 @@ impl ScheduleArgs {
             }
             ScheduleCommand::Executions(args) => args.run().await?,
             ScheduleCommand::Next(args) => args.run().await?,
+            ScheduleCommand::Preview(args) => args.run().await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -271,6 +298,7 @@ impl ListArgs {
         let query = [
             ("enabled", self.enabled.map(|enabled| enabled.to_string())),
             ("topic", self.topic),
+            ("name", self.name),
             ("ownerId", self.owner_id),
             ("limit", self.limit.map(|limit| limit.to_string())),
             ("cursor", self.cursor),
@@ -295,12 +323,7 @@ impl ListArgs {
                 instant("lastFiredAt"),
             ]);
         }
-        let empty = "no schedules; `punctual schedule add --help` shows how to make one";
-        let mut text = if table.is_empty() { empty.to_owned() } else { table.text() };
-        if let Some(cursor) = found["nextCursor"].as_str() {
-            text.push_str(&format!("\n\nmore: --cursor {cursor}"));
-        }
-        print(&text)
+        print(&table.page("no schedules; `punctual schedule add --help` shows how to make one", &found))
     }
 }
 
@@ -314,7 +337,7 @@ impl EditArgs {
         }
         let client = self.common.client.connect()?;
         let id = client.schedule_id(&self.schedule).await?;
-        show(&client.patch(&["schedules", &id], body.into()).await?, &self.common)
+        show(&client.patch(&["schedules", &id], body.into(), self.if_match).await?, &self.common)
     }
 }
 
@@ -392,11 +415,7 @@ impl ExecutionsArgs {
                 note,
             ]);
         }
-        let mut text = if table.is_empty() { "no executions".to_owned() } else { table.text() };
-        if let Some(cursor) = found["nextCursor"].as_str() {
-            text.push_str(&format!("\n\nmore: --cursor {cursor}"));
-        }
-        print(&text)
+        print(&table.page("no executions", &found))
     }
 }
 
@@ -406,26 +425,39 @@ impl NextArgs {
         let id = client.schedule_id(&self.schedule).await?;
         let query = [("count", self.count.map(|count| count.to_string()))];
         let answer = client.get(&["schedules", &id, "next"], &query).await?;
-        if self.common.json {
-            return print(&answer.text);
-        }
-        let found = answer.json()?;
-        let mut table = Table::new(["LOCAL", "OFFSET", "UTC", ""]);
-        for next in found["next"].as_array().into_iter().flatten() {
-            let note = match next["note"].as_str() {
-                Some("gap") => "the clocks skip its time",
-                Some("fold") => "its time comes twice",
-                _ => "",
-            };
-            table.row([field(&next["local"]), field(&next["offset"]), field(&next["at"]), note.to_owned()]);
-        }
-        let empty = "no instant ahead: it is paused or done; `punctual why` says more";
-        let mut text = if table.is_empty() { empty.to_owned() } else { table.text() };
-        for warning in found["warnings"].as_array().into_iter().flatten() {
-            text.push_str(&format!("\nwarning: {}", field(warning)));
-        }
-        print(&text)
+        show_ahead(&answer, "no instant ahead: it is paused or done; `punctual why` says more", self.common.json)
     }
+}
+
+impl PreviewArgs {
+    async fn run(self) -> Result<()> {
+        let mut body = self.fields.body()?;
+        body.extend(self.count.map(|count| ("count".to_owned(), count.into())));
+        let answer = self.common.client.connect()?.post(&["schedules", "preview"], body.into()).await?;
+        show_ahead(&answer, "no instant ahead", self.common.json)
+    }
+}
+
+/// Prints the instants that lie ahead; `empty` if there are none.
+fn show_ahead(answer: &Answer, empty: &str, json: bool) -> Result<()> {
+    if json {
+        return print(&answer.text);
+    }
+    let found = answer.json()?;
+    let mut table = Table::new(["LOCAL", "OFFSET", "UTC", ""]);
+    for next in found["next"].as_array().into_iter().flatten() {
+        let note = match next["note"].as_str() {
+            Some("gap") => "the clocks skip its time",
+            Some("fold") => "its time comes twice",
+            _ => "",
+        };
+        table.row([field(&next["local"]), field(&next["offset"]), field(&next["at"]), note.to_owned()]);
+    }
+    let mut text = if table.is_empty() { empty.to_owned() } else { table.text() };
+    for warning in found["warnings"].as_array().into_iter().flatten() {
+        text.push_str(&format!("\nwarning: {}", field(warning)));
+    }
+    print(&text)
 }
 
 fn rhythm(schedule: &Value) -> String {

@@ -276,11 +276,7 @@ impl ListArgs {
                 task["error"].as_str().map(|error| shortened(error, 60)).unwrap_or_default(),
             ]);
         }
-        let mut text = if table.is_empty() { "no tasks".to_owned() } else { table.text() };
-        if let Some(cursor) = found["nextCursor"].as_str() {
-            text.push_str(&format!("\n\nmore: --cursor {cursor}"));
-        }
-        print(&text)?;
+        print(&table.page("no tasks", &found))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,7 +10,8 @@ use super::client::{Answer, Client, Refused};
 use super::named;
 use super::output::{Facts, Table, field, print};
 use super::task::{BackoffArgs, CommonArgs, read_text};
-use super::when;
+use super::{hidden, when};
+use crate::config::Secret;
 
 /// Definitions of topics of a running service: what serves their tasks.
 #[derive(Debug, clap::Args)]
@@ -65,8 +66,8 @@ struct PutArgs {
     #[arg(long, value_name = "URL", requires = "secrets", conflicts_with = "queue")]
     webhook: Option<String>,
     /// What signs a webhook; @FILE reads a file, - reads stdin; two sign twice, for a rotation
-    #[arg(long = "secret", value_name = "S", requires = "webhook")]
-    secrets: Vec<String>,
+    #[arg(long = "secret", value_name = "S", requires = "webhook", value_parser = hidden)]
+    secrets: Vec<Secret>,
     /// Serve it by the workers of this BullMQ queue
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
@@ -161,7 +162,7 @@ impl PutArgs {
 
     fn route(&self) -> Result<Option<Value>> {
         if let Some(url) = &self.webhook {
-            let read = |secret: &String| Ok(read_text(secret)?.trim_end().to_owned());
+            let read = |secret: &Secret| Ok(read_text(secret.expose())?.trim_end().to_owned());
             let secrets = self.secrets.iter().map(read).collect::<Result<Vec<_>>>()?;
             return Ok(Some(json!({"type": "webhook", "url": url, "secrets": secrets})));
         }
@@ -211,7 +212,7 @@ fn remark(before: Option<&str>, now: &str) -> Option<String> {
 }
 
 async fn list(common: &CommonArgs) -> Result<()> {
-    let answer = common.client.connect()?.get(&["topics"], &[("limit", Some("1000".to_owned()))]).await?;
+    let answer = common.client.connect()?.all(&["topics"]).await?;
     if common.json {
         return print(&answer.text);
     }

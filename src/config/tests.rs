@@ -136,6 +136,7 @@ fn a_transport_needs_what_it_sends_with() {
         (vec![hook], "NOTIFY_WEBHOOK_SECRETS to be set"),
         (vec![("ADMIN_ALERT_WEBHOOK_URL", hook.1)], "NOTIFY_WEBHOOK_SECRETS to be set"),
         (vec![hook, ("NOTIFY_WEBHOOK_SECRETS", "short")], "at least 8 characters"),
+        (vec![hook, ("NOTIFY_WEBHOOK_SECRETS", "swordfish1,swordfish2,swordfish3")], "one or two secrets"),
         (vec![("NOTIFY_WEBHOOK_URL", "http://10.0.0.1/"), ("NOTIFY_WEBHOOK_SECRETS", "swordfish")], "webhook.allow"),
     ] {
         let errors = self::errors(&environment(&set));

@@ -144,13 +144,15 @@ pub(super) fn mail_address(text: &str) -> Result<String, String> {
     mailbox(text).map(|_| text.to_owned())
 }
 
-/// What signs webhooks.
-pub(super) fn webhook_secret(text: &str) -> Result<Secret, String> {
-    match signature::check_secret(text) {
-        Ok(()) if text.len() >= 8 => Ok(Secret::hidden(text)),
-        Ok(()) => Err("one or two secrets of at least 8 characters, separated by commas".into()),
+/// What signs webhooks: one secret, two during a rotation, none where nothing is signed.
+pub(super) fn webhook_secrets(text: &str) -> Result<Vec<Secret>, String> {
+    const EXPECTED: &str = "one or two secrets of at least 8 characters, separated by commas";
+    let secrets = list(text, |secret| match signature::check_secret(secret) {
+        Ok(()) if secret.len() >= 8 => Ok(Secret::hidden(secret)),
+        Ok(()) => Err(EXPECTED.into()),
         Err(refused) => Err(refused),
-    }
+    })?;
+    if secrets.len() > signature::MAX_SECRETS { Err(EXPECTED.into()) } else { Ok(secrets) }
 }
 
 /// The name of a queue of BullMQ, or what its keys begin with.

@@ -83,8 +83,9 @@ fn page_of(entry: &AuditEntry) -> Option<String> {
     let (method, route) = entry.action.split_once(' ')?;
     let place = route.strip_prefix("/api/v1/")?.split('/').next()?;
     let has_page = matches!(place, "schedules" | "tasks" | "outbox") && method != "DELETE" && entry.status != 404;
+    let is_filter = entry.target.starts_with('{');
     // The target stands as it does in an address.
-    has_page.then(|| format!("/{place}/{}", entry.target))
+    (has_page && !is_filter).then(|| format!("/{place}/{}", entry.target))
 }
 
 #[cfg(test)]

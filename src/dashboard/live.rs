@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_BACK: TimeDelta = TimeDelta::seconds(1);
 /// How often a stream on which nothing happens shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How often the key of every stream is looked at, whatever happens on it.
+/// How often the key of every stream is looked at, also if nothing happens.
 const CHECK: Duration = Duration::from_secs(5);
 /// How many pages are open at the most.
 const MOST: usize = 256;
@@ -97,16 +97,16 @@ impl Page {
             return Some(b"retry: 1000\n\n");
         }
         loop {
-            if self.checked_at.elapsed() >= CHECK {
+            let seen = look(&self.api).await;
+            let changes = seen.map(|seen| seen.changes);
+            let has_changed = self.changes.is_some() && changes.is_some() && changes != self.changes;
+            self.changes = changes.or(self.changes);
+            if has_changed || self.checked_at.elapsed() >= CHECK {
                 self.checked_at = Instant::now();
                 if !self.api.still_knows(&self.caller).await {
                     return None;
                 }
             }
-            let seen = look(&self.api).await;
-            let changes = seen.map(|seen| seen.changes);
-            let has_changed = self.changes.is_some() && changes.is_some() && changes != self.changes;
-            self.changes = changes.or(self.changes);
             if has_changed {
                 self.told_at = Instant::now();
                 return Some(b"event: changed\ndata:\n\n");

@@ -12,9 +12,11 @@ use axum::middleware::Next;
 use axum::response::Response;
 use punctual_domain::audit::{AuditEntry, LOCAL};
 use punctual_domain::id::{AuditId, KeyId};
+use punctual_domain::json::read_deep;
 use punctual_domain::key::Role;
 use punctual_domain::store::{AuditFilter, Page, Span};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::auth::Caller;
 use super::endpoint::{Access, Called};
@@ -121,6 +123,17 @@ impl Target {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
     }
 
+    /// The `filter` of a bulk call, as compact JSON; one that is too long is cut and ends in `…`.
+    pub(crate) fn set_filter(&self, body: &str) {
+        let filter = read_deep::<Value>(body).ok().map(|body| body["filter"].to_string());
+        if let Some(filter) = filter.filter(|filter| filter.starts_with('{')) {
+            self.set(match filter.len() <= MAX_TARGET_BYTES {
+                true => filter,
+                false => filter[..filter.floor_char_boundary(MAX_TARGET_BYTES - "…".len())].to_owned() + "…",
+            });
+        }
+    }
+
     fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -210,5 +223,24 @@ mod tests {
     fn the_target_stands_in_the_path() {
         assert_eq!(target_of("/api/v1/topics/{name}/pause", "/api/v1/topics/mail.*/pause"), "mail.*");
         assert_eq!(target_of("/api/v1/tasks/cancel", "/api/v1/tasks/cancel"), "");
+    }
+
+    #[test]
+    fn the_target_of_a_bulk_call_is_its_filter() {
+        let of = |body: &str| {
+            let target = Target::default();
+            target.set_filter(body);
+            target.get()
+        };
+        let said = of("{ \"filter\": { \"status\": [\"failed\"],\n \"topic\": \"é\" }, \"dryRun\": true }");
+        assert_eq!(said.as_deref(), Some(r#"{"status":["failed"],"topic":"é"}"#));
+        for nothing in ["", "{}", "[]", r#"{"filter":1}"#, r#"{"filter":{}"#] {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
+        let long = of(&format!(r#"{{"filter":{{"ownerId":"{}"}}}}"#, "é".repeat(400))).unwrap();
+        assert!(
+            long.len() <= MAX_TARGET_BYTES && long.starts_with(r#"{"ownerId":"é"#) && long.ends_with('…'),
+            "{long}"
+        );
     }
 }

@@ -95,13 +95,21 @@ pub(crate) enum Caller {
 }
 
 impl Api {
-    /// Whether a caller's key is still there: a stream may outlive it.
+    /// Whether a caller's key is still there: a stream, or a call that waits, may outlive it.
     pub(crate) async fn still_knows(&self, caller: &Caller) -> bool {
         match caller {
             Caller::Local => true,
             // While the store is away nobody can say otherwise.
             Caller::Key(key) => !matches!(self.store.key_by_hash(&key.hash).await, Ok(None)),
         }
+    }
+
+    /// Refuses a caller whose key was revoked since the call came.
+    ///
+    /// # Errors
+    /// As a problem to answer with.
+    pub(crate) async fn check_known(&self, caller: &Caller) -> Result<(), Problem> {
+        if self.still_knows(caller).await { Ok(()) } else { Err(unknown_key()) }
     }
 }
 
@@ -250,7 +258,11 @@ pub(crate) async fn known_key(api: &Api, secret: &str) -> Result<ApiKey, Problem
     let hash = keyring::hash(secret);
     // Found by its hash, which tells nothing about the key; compared once more in a time that tells nothing either.
     let found = api.store.key_by_hash(&hash).await?.filter(|key| keyring::is_same(&key.hash, &hash));
-    found.ok_or_else(|| Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked"))
+    found.ok_or_else(unknown_key)
+}
+
+fn unknown_key() -> Problem {
+    Problem::new(Code::Unauthenticated, "the API key is unknown or was revoked")
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -12,6 +12,7 @@ use punctual_domain::store::{Bulk, Depth, Reply, Span, TaskFilter};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::topic::Topic;
 
+use super::audit::Target;
 use super::auth::Caller;
 use super::body::JsonBody;
 use super::call::{self, Call, idempotency_key};
@@ -27,10 +28,12 @@ pub(crate) const RETRY_PATH: &str = "/api/v1/tasks/retry";
 pub(crate) async fn cancel(
     State(api): State<Arc<Api>>,
     Extension(caller): Extension<Caller>,
+    Extension(target): Extension<Target>,
     uri: Uri,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
+    target.set_filter(&body.text);
     let Request { filter, bulk, call } = read(&caller, CANCEL_PATH, &uri, &headers, &body)?;
     let remember = call.remember(|count: &u64| call::counted(*count));
     match api.store.cancel_matching(&filter, bulk, remember).await? {
@@ -54,10 +57,12 @@ pub(crate) async fn cancel(
 pub(crate) async fn retry(
     State(api): State<Arc<Api>>,
     Extension(caller): Extension<Caller>,
+    Extension(target): Extension<Target>,
     uri: Uri,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
+    target.set_filter(&body.text);
     let Request { filter, bulk, call } = read(&caller, RETRY_PATH, &uri, &headers, &body)?;
     let remember = call.remember(|count: &u64| call::counted(*count));
     match api.store.retry_matching(&filter, bulk, remember).await? {

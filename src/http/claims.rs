@@ -1,4 +1,7 @@
 //! `POST /api/v1/claims`: workers take due tasks, and wait for them.
+//!
+//! A key may be revoked while its worker waits. It is looked at again before anything is claimed after a wait, and once more
+//! when something was: what a revoked key has claimed goes back, as if it had not been.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +73,7 @@ pub(crate) async fn claim(
     let deadline = Instant::now() + wait;
     loop {
         if !api.state.is_paused() && !api.state.is_draining() {
-            match take(&api, &visit, &call).await? {
+            match take(&api, &caller, &visit, &call).await? {
                 Taken::Nothing => {}
                 Taken::Tasks(answer) => return Ok(answer),
             }
@@ -80,7 +83,9 @@ pub(crate) async fn claim(
             () = tokio::time::sleep_until(deadline) => break,
             () = api.state.drained() => break,
         }
+        api.check_known(&caller).await?;
     }
+    api.check_known(&caller).await?;
     drop(visit);
     // Another call of the same key may have got something meanwhile.
     call.respond_and_keep(&*api.store, nothing()).await
@@ -130,7 +135,7 @@ enum Taken {
     Tasks(Response),
 }
 
-async fn take(api: &Api, visit: &Visit, call: &Call) -> Result<Taken, Problem> {
+async fn take(api: &Api, caller: &Caller, visit: &Visit, call: &Call) -> Result<Taken, Problem> {
     let Some(memory) = api.page_memory.wait_for(ANSWER_BYTES, PATIENCE).await else {
         return Err(Problem::unavailable("too many large answers at once; try again"));
     };
@@ -142,7 +147,13 @@ async fn take(api: &Api, visit: &Visit, call: &Call) -> Result<Taken, Problem> {
     };
     match visit.claim(remember).await? {
         Reply::Made(delivery) if delivery.tasks.is_empty() => Ok(Taken::Nothing),
-        Reply::Made(delivery) => Ok(Taken::Tasks(deliver(api, delivery, memory).await?)),
+        Reply::Made(delivery) => {
+            if let Err(problem) = api.check_known(caller).await {
+                delivery.refused();
+                return Err(problem);
+            }
+            Ok(Taken::Tasks(deliver(api, delivery, memory).await?))
+        }
         Reply::Replayed(first) => Ok(Taken::Tasks(call::respond(first))),
     }
 }

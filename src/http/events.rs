@@ -3,6 +3,8 @@
 //! A stream without `Last-Event-ID` begins with what happens after it was opened. With one it goes on behind that event: from
 //! the ring if it is still there, which repeats nothing; else from the database, which repeats what happened shortly before
 //! it, and skips nothing.
+//!
+//! What has happened is shown only once its stream's key was looked at again: a revoked key sees nothing that happens later.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -29,8 +31,10 @@ use crate::feed::{End, Happening, Hearing, Past};
 
 pub(crate) const PATH: &str = "/api/v1/events";
 
-/// How often a stream on which nothing happens shows that it is alive, and every stream's key is looked at.
+/// How often a stream on which nothing happens shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often the key of every stream is looked at, whatever happens: frames may wait for a slow reader.
+const CHECK: Duration = Duration::from_secs(1);
 /// How long to wait until the past is asked for again.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
@@ -138,6 +142,9 @@ impl Stream {
     /// The next frame; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if !self.has_ended && self.checked_at.elapsed() >= CHECK {
+                self.is_known().await;
+            }
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
             }
@@ -160,7 +167,7 @@ impl Stream {
                 }
             }
             Ok(happenings) => {
-                self.show(&happenings);
+                self.show(&happenings).await;
                 self.past = Some(past);
             }
             Err(error) => {
@@ -176,23 +183,31 @@ impl Stream {
     }
 
     async fn hear(&mut self) {
-        if self.checked_at.elapsed() >= KEEP_ALIVE {
-            if !self.api.still_knows(&self.wanted.caller).await {
-                return self.drop_because("its API key was revoked");
-            }
-            self.checked_at = Instant::now();
-        }
         match timeout(KEEP_ALIVE, self.hearing.next()).await {
-            Ok(Ok(happenings)) => self.show(&happenings),
+            Ok(Ok(happenings)) => self.show(&happenings).await,
             Ok(Err(End::Closing)) => self.has_ended = true,
             Ok(Err(End::Overtaken)) => self.drop_because("it does not read as fast as things happen"),
             Err(_) => self.ready.push_back(Bytes::from_static(b":\n\n")),
         }
     }
 
-    fn show(&mut self, happenings: &[Arc<Happening>]) {
-        let wanted = happenings.iter().filter(|happening| self.wanted.has(happening));
-        self.ready.extend(wanted.map(|happening| happening.frame(frame)));
+    async fn show(&mut self, happenings: &[Arc<Happening>]) {
+        let has_wanted = happenings.iter().any(|happening| self.wanted.has(happening));
+        if has_wanted && self.is_known().await {
+            let wanted = happenings.iter().filter(|happening| self.wanted.has(happening));
+            self.ready.extend(wanted.map(|happening| happening.frame(frame)));
+        }
+    }
+
+    /// Whether the caller's key was not revoked; ends the stream if it was, with what waits on it.
+    async fn is_known(&mut self) -> bool {
+        let is_known = self.api.still_knows(&self.wanted.caller).await;
+        self.checked_at = Instant::now();
+        if !is_known {
+            self.ready.clear();
+            self.drop_because("its API key was revoked");
+        }
+        is_known
     }
 
     /// A last word; the client may come back with its `Last-Event-ID`.

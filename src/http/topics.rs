@@ -20,14 +20,14 @@ use super::problem::{Problem, Refusals};
 use super::query::{NamedPage, Parameters};
 use super::{Api, cursor, json};
 use crate::config::{DeclaredTopic, Network};
-use crate::routes::{address, signature};
+use crate::routes::address;
+use crate::routes::signature::{self, MAX_SECRETS};
 
 pub(crate) const PATH: &str = "/api/v1/topics";
 
 pub(crate) const MAX_CONCURRENCY: i64 = 10_000;
 pub(crate) const MAX_RATE: f64 = 1_000_000.0;
 pub(crate) const MAX_RETENTION_DAYS: i64 = 36_500;
-pub(crate) const MAX_SECRETS: usize = 5;
 
 /// What is shown in place of a secret.
 const HIDDEN: &str = "***";
@@ -249,7 +249,7 @@ fn route(fields: &mut Fields<'_>, webhook_allow: &[Network], refusals: &mut Refu
 }
 
 fn webhook(fields: &mut Fields<'_>, webhook_allow: &[Network], refusals: &mut Refusals) -> Option<Route> {
-    for (name, what) in [("url", "where to send"), ("secrets", "what signs it, one or more during a rotation")] {
+    for (name, what) in [("url", "where to send"), ("secrets", "what signs it, two during a rotation")] {
         if !fields.has(name) {
             refusals.add(format!("route.{name}"), format!("is required: {what}"));
         }
@@ -262,7 +262,7 @@ fn webhook(fields: &mut Fields<'_>, webhook_allow: &[Network], refusals: &mut Re
     }
     let secrets = secrets?;
     if !(1..=MAX_SECRETS).contains(&secrets.len()) {
-        refusals.add("route.secrets", format!("must be 1 to {MAX_SECRETS} secrets"));
+        refusals.add("route.secrets", format!("must be 1 secret, or {MAX_SECRETS} during a rotation"));
     }
     let is_secret = |secret: &String| (8..=512).contains(&secret.chars().count()) && !secret.contains(char::is_control);
     if !secrets.iter().all(is_secret) {
@@ -395,6 +395,10 @@ mod tests {
             (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":["***"]}}"#, "route.secrets"),
             (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":[]}}"#, "route.secrets"),
             (r#"{"route":{"type":"webhook","url":"https://example.com","secrets":["whsec_s f"]}}"#, "route.secrets"),
+            (
+                r#"{"route":{"type":"webhook","url":"https://example.com","secrets":["swordfish","swordfish2","swordfish3"]}}"#,
+                "route.secrets",
+            ),
             (r#"{"route":{"type":"bullmq"}}"#, "route.queue"),
             (r#"{"route":{"type":"bullmq","queue":"a:b"}}"#, "route.queue"),
             (r#"{"concurrency":0}"#, "concurrency"),

@@ -430,6 +430,11 @@ impl Delivery {
     pub(crate) fn arrived(mut self) {
         self.is_settled = true;
     }
+
+    /// Nobody may have them: they are handed back, also if the same call could come again.
+    pub(crate) fn refused(mut self) {
+        self.is_settled = false;
+    }
 }
 
 impl Drop for Delivery {
@@ -446,11 +451,13 @@ impl Drop for Delivery {
             let count = settlings.len();
             match desk.0.parts.store.settle(settlings).await {
                 Ok(_) => {
-                    debug!(count, "a worker has gone, its tasks are handed back");
+                    debug!(count, "a worker has gone or may not have its tasks, they are handed back");
                     desk.0.parts.wake.tasks_changed();
                     desk.ring();
                 }
-                Err(error) => warn!(%error, count, "a worker has gone, its leases must end by themselves"),
+                Err(error) => {
+                    warn!(%error, count, "tasks of a worker not handed back, their leases must end by themselves")
+                }
             }
         });
     }

@@ -15,6 +15,9 @@ const PREFIX: &str = "whsec_";
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&ALPHABET, GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent));
 
+/// How many secrets sign a webhook at the most: the old one and the new one, during a rotation.
+pub(crate) const MAX_SECRETS: usize = 2;
+
 /// Whether a secret can be used: one that begins like those made for webhooks has to be one.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Database, Process, Server, punctual};
+use crate::support::{Database, Past, Process, Server, punctual};
 
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
@@ -312,6 +312,75 @@ async fn a_dry_backfill_shows_its_instants_in_the_schedules_zone() {
     let json: Value = serde_json::from_str(&backfill("2026-01-04", &["--dry-run", "--json"])).unwrap();
     assert_eq!(json["instants"], serde_json::json!(["2026-01-04T07:30:00.000Z"]));
     assert_eq!(backfill("2026-01-03", &[]), "made 2 fires; 0 instants had fired already, 0 were left out\n");
+    desk.server.stop();
+}
+
+#[tokio::test]
+async fn a_schedule_is_found_by_its_name_edited_as_it_was_seen_and_previewed() {
+    let desk = Desk::open();
+    desk.ok(&["schedule", "add", "nightly", "--cron", "30 2 * * *", "--tz", "America/New_York", "--topic", "echo"]);
+    desk.ok(&["schedule", "add", "hourly", "--every", "1h", "--tz", "UTC", "--topic", "echo"]);
+    let list = desk.ok(&["schedule", "list", "--name", "nightly"]);
+    assert!(list.contains("30 2 * * *") && !list.contains("hourly"), "{list}");
+    assert!(desk.ok(&["schedule", "list", "--name", "never"]).contains("no schedules"));
+
+    let edited = desk.json(&["schedule", "edit", "nightly", "--if-match", "1", "--cron", "0 4 * * *"]);
+    assert_eq!(edited["version"], 2);
+    let error = desk.refused(&["schedule", "edit", "nightly", "--if-match", "1", "--cron", "0 5 * * *"]);
+    assert!(error.contains("version \"2\", which it has now"), "{error}");
+
+    let spring = ["--cron", "30 2 * * *", "--tz", "America/New_York", "--start-at", "2036-03-08", "--count", "2"];
+    let told = desk.ok(&[&["schedule", "preview"][..], &spring].concat());
+    assert!(told.contains("2036-03-08T07:30:00.000Z") && told.contains("the clocks skip its time"), "{told}");
+    let told = desk.json(&[&["schedule", "preview"][..], &spring].concat());
+    assert_eq!(told["next"].as_array().unwrap().len(), 2, "{told}");
+    assert!(desk.refused(&["schedule", "preview", "--tz", "UTC"]).contains("--cron: is required, or --every"));
+    assert_eq!(desk.json(&["schedule", "list"])["items"].as_array().unwrap().len(), 2, "nothing was kept");
+    desk.server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_listed_shown_and_sent_again() {
+    let database = Database::sqlite();
+    let past = Past::of(&database).await;
+    let id = past.message("broken", "log", serde_json::json!([])).await.to_string();
+    past.close().await;
+    let server = Server::start(&database);
+    let desk = Desk { database, server };
+    let path = format!("/api/v1/outbox/{id}");
+    desk.server.wait_for(&path, |message| message["status"] == "failed").await;
+    let list = desk.ok(&["outbox", "list", "--status", "failed"]);
+    assert!(list.contains(&id) && list.contains("the message cannot be read"), "{list}");
+    assert_eq!(desk.ok(&["outbox", "list", "--status", "pending"]).trim(), "no messages");
+    assert_eq!(desk.json(&["outbox", "list"])["items"][0]["id"], id.as_str());
+    let shown = desk.ok(&["outbox", "show", &id]);
+    assert!(shown.contains("dedupe key") && shown.contains("failed"), "{shown}");
+    assert!(desk.ok(&["outbox", "retry", &id]).contains("pending"));
+    desk.server.wait_for(&path, |message| message["status"] == "failed").await;
+    assert!(desk.refused(&["outbox", "show", "x"]).contains("there is no message x"));
+    assert!(desk.refused(&["outbox", "list", "--status", "lost"]).contains("--status: must be one of"));
+
+    let list = desk.ok(&["audit", "list"]);
+    assert!(list.contains("POST /api/v1/outbox/{id}/retry") && list.contains(&id) && list.contains("local"), "{list}");
+    assert_eq!(desk.ok(&["audit", "list", "--actor", "nobody"]).trim(), "no changes");
+    let found = desk.json(&["audit", "list", "--target", &id, "--from", "-1h", "--limit", "1"]);
+    assert_eq!((&found["items"][0]["target"], &found["nextCursor"]), (&id.as_str().into(), &Value::Null));
+    desk.server.stop();
+}
+
+#[tokio::test]
+async fn lists_that_are_not_long_are_told_to_their_end() {
+    let desk = Desk::open();
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1001)";
+    let name = "format('off-%04d', i)";
+    let definition = format!("json_object('name', {name})");
+    let insert = format!("INSERT INTO punctual_calendars (name, definition) SELECT {name}, {definition} FROM n");
+    desk.database.execute(format!("{many} {insert}")).await;
+    assert!(desk.ok(&["calendar", "list"]).contains("off-1001"));
+    let found = desk.json(&["calendar", "list"]);
+    let names: Vec<_> = found["items"].as_array().unwrap().iter().map(|calendar| &calendar["name"]).collect();
+    assert_eq!((names.len(), names[0], names[1000]), (1001, &"off-0001".into(), &"off-1001".into()));
+    assert_eq!(found["nextCursor"], Value::Null);
     desk.server.stop();
 }
 

@@ -147,6 +147,13 @@ async fn changes_are_noted_with_who_made_them(database: Database) {
     let [made_now, taken] = [json!(201), json!(409)];
     let of_schedule = (&made["id"], &made_now);
     assert_eq!(noted, [(&off, &made_now), (&none, &taken), of_schedule, of_schedule]);
+    // Which tasks a bulk call was for, its filter says, also if it was refused.
+    let bulk = r#"{"filter": {"topic": "a", "status": "pending"}, "dryRun": true}"#;
+    assert_eq!(call(&server, Method::POST, "/api/v1/tasks/cancel", &admin, bulk).await.status, 200);
+    call(&server, Method::POST, "/api/v1/tasks/retry", &admin, r#"{"filter": {"colour": 1}}"#).await;
+    let found = call(&server, Method::GET, "/api/v1/audit?limit=2", &admin, "").await.json();
+    let noted: Vec<_> = found["items"].as_array().unwrap().iter().map(|entry| entry["target"].clone()).collect();
+    assert_eq!(noted, [r#"{"colour":1}"#, r#"{"status":"pending","topic":"a"}"#]);
     server.stop();
 }
 

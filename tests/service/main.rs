@@ -59,6 +59,7 @@ mod schedule_edits;
 mod schedule_moves;
 mod schedules;
 mod secrets;
+mod security_page;
 mod shutdown;
 mod side_by_side;
 mod tasks;

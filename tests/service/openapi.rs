@@ -52,6 +52,33 @@ fn every_body_and_every_problem_has_an_example() {
     }
 }
 
+#[test]
+fn every_good_answer_every_parameter_and_every_shape_has_an_example() {
+    let document = &Contract::of_binary().document;
+    let mut without = Vec::new();
+    for operation in Contract::of_binary().operations() {
+        let name = format!("{} {}", operation.method, operation.route);
+        for parameter in operation.told["parameters"].as_array().unwrap() {
+            if parameter.get("example").or_else(|| parameter["schema"].get("examples")).is_none() {
+                without.push(format!("{name}: {}", parameter["name"]));
+            }
+        }
+        let answers = operation.told["responses"].as_object().unwrap().iter();
+        for (status, answer) in answers.filter(|(status, _)| status.starts_with('2')) {
+            // What is not text has none.
+            let contents = answer["content"].as_object().into_iter().flatten();
+            for (kind, media) in contents.filter(|(_, media)| media["schema"]["format"] != "binary") {
+                if media.get("example").is_none() {
+                    without.push(format!("{name}: {status} {kind}"));
+                }
+            }
+        }
+    }
+    let shapes = document["components"]["schemas"].as_object().unwrap().iter();
+    without.extend(shapes.filter(|(_, shape)| shape.get("examples").is_none()).map(|(name, _)| name.clone()));
+    assert_eq!(without, Vec::<String>::new());
+}
+
 fn walk(value: &Value, visit: &mut impl FnMut(&Value)) {
     match value {
         Value::Object(members) => {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use punctual_domain::key::Role;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio::io::AsyncWriteExt;
 
+use crate::keys::add_key;
 use crate::on_each_database_and_pooler;
-use crate::support::{Answer, Database, Server};
+use crate::support::{Answer, Database, Samples, Server};
 
 on_each_database_and_pooler!(
     a_worker_claims_extends_and_completes,
@@ -23,6 +26,7 @@ on_each_database_and_pooler!(
     a_cancelled_task_is_lost_to_its_worker,
     a_lease_that_runs_out_is_claimed_again_and_the_third_fails,
     a_worker_that_has_gone_takes_nothing,
+    a_key_that_is_revoked_gets_nothing_that_it_waits_for,
     concurrency_and_rate_are_the_topics,
     a_paused_topic_gives_nothing_and_wakes_waiting_workers_when_resumed,
     leases_of_workers_outlive_the_node,
@@ -314,6 +318,67 @@ async fn a_worker_that_has_gone_takes_nothing(database: Database) {
         );
         say(&server, &task, "complete", json!({})).await;
     }
+    server.stop();
+}
+
+/// A service with the topic `work`, and two keys for it: `pk_chief` and `pk_gone`.
+async fn start_with_keys(database: &Database) -> Server {
+    add_key(database, "pk_chief", Role::Admin, &[]).await;
+    add_key(database, "pk_gone", Role::Submit, &["work"]).await;
+    let server = Server::start(database);
+    let put = server.request(Method::PUT, "/api/v1/topics/work").header("content-type", "application/json");
+    assert!(Answer::to(put.bearer_auth("pk_chief").body(PULL)).await.status.is_success());
+    server
+}
+
+async fn post_as(server: &Server, key: &str, path: &str, body: Value) -> Answer {
+    let post = server.request(Method::POST, path).header("content-type", "application/json");
+    Answer::to(post.bearer_auth(key).body(body.to_string())).await
+}
+
+const REVOKE: &str = "UPDATE punctual_api_keys SET revoked_at = created_at WHERE name = 'pk_gone'";
+
+async fn a_key_that_is_revoked_gets_nothing_that_it_waits_for(database: Database) {
+    let server = start_with_keys(&database).await;
+    let chief = |path: String| Answer::to(server.request(Method::GET, &path).bearer_auth("pk_chief"));
+    let one = json!({"topics": ["work"], "waitMs": 30000});
+    let (refused, made) = tokio::join!(post_as(&server, "pk_gone", "/api/v1/claims", one.clone()), async {
+        while Samples::of(&chief("/metrics".into()).await.text).value("punctual_workers") != Some(1.0) {}
+        database.execute(REVOKE).await;
+        post_as(&server, "pk_chief", "/api/v1/tasks", json!({"topic": "work"})).await.json()
+    });
+    refused.problem(401, "UNAUTHENTICATED");
+    let shown = chief(format!("/api/v1/tasks/{}", made["id"].as_str().unwrap())).await.json();
+    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("pending"), &json!([])), "nobody took it");
+    let got = post_as(&server, "pk_chief", "/api/v1/claims", one).await.json();
+    assert_eq!((&got["tasks"][0]["id"], &got["tasks"][0]["attempt"]), (&made["id"], &json!(1)));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_revoked_while_it_claims_gives_back_what_it_took() {
+    let Some(database) = Database::postgres().await else { return };
+    let server = start_with_keys(&database).await;
+    let made = post_as(&server, "pk_chief", "/api/v1/tasks", json!({"topic": "work"})).await.json();
+    let lock = "pg_advisory_lock(hashtextextended('punctual pull work', 0))";
+    let mut holder = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    holder.execute(AssertSqlSafe(format!("SELECT {lock}"))).await.unwrap();
+    let claim = server.request(Method::POST, "/api/v1/claims").header("content-type", "application/json");
+    // One that could be asked for again.
+    let claim = claim.header("idempotency-key", "k").bearer_auth("pk_gone").body(r#"{"topics":["work"]}"#);
+    let (refused, ()) = tokio::join!(Answer::to(claim), async {
+        while database.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").await == 0 {}
+        database.execute(REVOKE).await;
+        holder.close().await.unwrap();
+    });
+    refused.problem(401, "UNAUTHENTICATED");
+    let one = json!({"topics": ["work"], "waitMs": 30000});
+    let got = post_as(&server, "pk_chief", "/api/v1/claims", one).await.json();
+    assert_eq!(
+        (&got["tasks"][0]["id"], &got["tasks"][0]["attempt"]),
+        (&made["id"], &json!(1)),
+        "as if it had not been"
+    );
     server.stop();
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Database, Process, Server, python};
+use crate::fleet::packages;
+use crate::support::{Database, Process, Redis, Server, python};
 
 /// The blocks of a language in the section of that name, in order.
 fn blocks(section: &str, language: &str) -> Vec<&'static str> {
@@ -91,9 +92,34 @@ async fn the_listeners_of_the_page_hear() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_is_given_to_workers_as_the_page_says() {
+async fn the_workers_of_the_page_work() {
     let database = Database::sqlite();
     let server = serve(&database);
-    assert_eq!(shell(&server, "pull", 0)["route"], json!({"type": "pull"}));
+    for language in ["python", "js"] {
+        let Some(_worker) = program(&server, "pull", language, 0) else { return };
+        let task = shell(&server, "pull", 0);
+        let task = server.ended_task(task["id"].as_str().unwrap()).await;
+        let by = if language == "js" { "node" } else { language };
+        assert_eq!(task["result"], json!(format!("640 wide, by {by}")), "{task}");
+    }
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_workers_of_a_queue_run_its_tasks_as_the_page_says() {
+    let (Some(packages), Some(python)) = (packages(), python()) else { return };
+    let (database, redis) = (Database::sqlite(), Redis::start());
+    let server = Server::start_with(&database, |command| command.env("REDIS_URL", redis.url()));
+    // The package has another name here, where there are two releases of it.
+    let node = blocks("bullmq", "js")[0].replace(r#"require("bullmq")"#, r#"require("bullmq6")"#);
+    let workers = [("node", "node", "-e", &*node), ("python", &*python, "-c", blocks("bullmq", "python")[0])];
+    for (by, program, flag, code) in workers {
+        let mut command = Command::new(program);
+        command.args([flag, code]).envs([("NODE_PATH", &packages), ("REDIS_URL", &redis.url().into())]);
+        let _worker = Process::start(&mut command);
+        let task = shell(&server, "bullmq", 0);
+        let task = server.ended_task(task["id"].as_str().unwrap()).await;
+        assert_eq!(task["result"], json!(format!("640.png, by {by}")), "{task}");
+    }
     server.stop();
 }

@@ -83,7 +83,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let shape = || {
         Schema::object([
             ("id", Schema::id()),
-            ("name", Schema::text()),
+            ("name", Schema::text().example("Radon Ltd.")),
             ("email", Schema::text().or_null()),
             ("status", Schema::word(STATUSES)),
             ("cnrppExpiryDate", Schema::format("date").or_null()),

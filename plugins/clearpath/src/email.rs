@@ -93,10 +93,10 @@ pub(crate) fn routes() -> Vec<Route> {
     let shape = || {
         Schema::object([
             ("id", Schema::id()),
-            ("userId", Schema::text()),
+            ("userId", Schema::text().example("user-17")),
             ("testSessionId", Schema::id().or_null()),
             ("emailType", Schema::text().example("day_30")),
-            ("recipient", Schema::text()),
+            ("recipient", Schema::text().example("ada@example.com")),
             ("status", Schema::word(STATUSES)),
             ("scheduledAt", Schema::instant()),
             ("sentAt", Schema::instant().or_null()),

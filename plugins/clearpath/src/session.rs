@@ -155,9 +155,9 @@ pub(crate) fn routes() -> Vec<Route> {
     let shape = || {
         Schema::object([
             ("id", Schema::id()),
-            ("userId", Schema::text()),
-            ("name", Schema::text()),
-            ("email", Schema::text()),
+            ("userId", Schema::text().example("user-17")),
+            ("name", Schema::text().example("Ada")),
+            ("email", Schema::text().example("ada@example.com")),
             ("status", Schema::word(STATUSES)),
             ("clearpathOrderId", Schema::text().or_null()),
             ("kitSerialNumber", Schema::text().or_null()),

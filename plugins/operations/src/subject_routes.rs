@@ -114,10 +114,10 @@ fn with_dates_and_people(schema: Schema, subject_type: &str) -> Schema {
 
 fn shape(subject_type: &str) -> Schema {
     let (start, end, people) = names(subject_type);
-    let person = || Schema::object([("name", Schema::text()), ("email", Schema::text().or_null())]);
+    let person = || Schema::object([("name", Schema::text().example("Ada")), ("email", Schema::text().or_null())]);
     let schema = Schema::object([
         ("id", Schema::id()),
-        ("title", Schema::text()),
+        ("title", Schema::text().example("Review")),
         (start, Schema::instant().or_null()),
         (end, Schema::instant().or_null()),
         ("timezone", Schema::text().or_null()),

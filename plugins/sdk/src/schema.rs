@@ -30,22 +30,31 @@ impl Schema {
 
     /// A name or key, as most things have one.
     pub fn key() -> Self {
-        Self::text_of(1..=200)
+        Self::text_of(1..=200).example("order-17")
     }
 
-    /// A text that a program has to understand, such as `date-time`.
+    /// A text that a program has to understand, such as `date-time`. The usual ones bring an example.
     pub fn format(name: &str) -> Self {
-        Self::of(json!({"type": "string", "format": name}))
+        let schema = Self::of(json!({"type": "string", "format": name}));
+        match name {
+            "date-time" => schema.example("2036-12-01T21:37:00.000Z"),
+            "date" => schema.example("2036-12-01"),
+            "email" => schema.example("ada@example.com"),
+            "iana-timezone" => schema.example("America/Mexico_City"),
+            "uri" => schema.example("https://example.com/hook"),
+            "uuid" => schema.example("019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d11"),
+            _ => schema,
+        }
     }
 
     /// An instant: RFC 3339 with an offset; in answers UTC with milliseconds.
     pub fn instant() -> Self {
-        Self::format("date-time").example("2036-12-01T21:37:00.000Z")
+        Self::format("date-time")
     }
 
     /// The name of a time zone.
     pub fn timezone() -> Self {
-        Self::format("iana-timezone").example("America/Mexico_City").about("an IANA name")
+        Self::format("iana-timezone").about("an IANA name")
     }
 
     /// An id.
@@ -58,6 +67,7 @@ impl Schema {
         Self::of(json!({
             "type": "string", "maxLength": 200, "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$",
         }))
+        .example("mail.send")
     }
 
     /// A topic, or a prefix of topics such as `mail.*`.
@@ -65,6 +75,7 @@ impl Schema {
         Self::of(json!({
             "type": "string", "maxLength": 200, "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$",
         }))
+        .example("mail.*")
     }
 
     /// True or false.

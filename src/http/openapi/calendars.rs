@@ -14,7 +14,7 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
 
 pub(in crate::http) fn create(operation: Operation) -> Operation {
     operation
-        .body(days().needs([("name", Schema::key())]), example())
+        .body(days().needs([("name", name())]), example())
         .answers(StatusCode::CREATED, "The new calendar", Schema::named("Calendar"))
         .with_location("calendar")
         .leads_to("name", "$response.body#/name", ["getCalendar", "putCalendar", "deleteCalendar"])
@@ -22,30 +22,34 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
 }
 
 pub(in crate::http) fn show(operation: Operation) -> Operation {
-    operation.place("name", Schema::key()).answers(StatusCode::OK, "The calendar", Schema::named("Calendar"))
+    operation.place("name", name()).answers(StatusCode::OK, "The calendar", Schema::named("Calendar"))
 }
 
 pub(in crate::http) fn put(operation: Operation) -> Operation {
-    let name = Schema::key().about("as in the address, or left out");
+    let in_body = name().about("as in the address, or left out");
     operation
-        .place("name", Schema::key())
-        .body(days().takes([("name", name)]), json!({"dates": ["2036-12-25"]}))
+        .place("name", name())
+        .body(days().takes([("name", in_body)]), json!({"dates": ["2036-12-25"]}))
         .answers(StatusCode::OK, "The calendar", Schema::named("Calendar"))
         .answers(StatusCode::CREATED, "The new calendar", Schema::named("Calendar"))
         .with_location("calendar")
 }
 
 pub(in crate::http) fn delete(operation: Operation) -> Operation {
-    operation.place("name", Schema::key()).answers_nothing("It is gone").refuses([Code::CalendarInUse])
+    operation.place("name", name()).answers_nothing("It is gone").refuses([Code::CalendarInUse])
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
     let calendar = Schema::object([
-        ("name", Schema::key()),
+        ("name", name()),
         ("dates", Schema::list(Schema::format("date"))),
         ("weekdays", Schema::list(weekday())),
     ]);
     vec![("Calendar", calendar.example(example()))]
+}
+
+fn name() -> Schema {
+    Schema::key().example("holidays")
 }
 
 fn days() -> Schema {

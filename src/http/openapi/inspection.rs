@@ -9,7 +9,7 @@ use punctual_sdk::Schema;
 
 pub(in crate::http) fn prove(operation: Operation) -> Operation {
     operation
-        .query("schedule", Schema::text().about("its name or id; else all"))
+        .query("schedule", Schema::text().about("its name or id; else all").example("nightly"))
         .needs_query("from", Schema::instant().about("the first instant"))
         .needs_query("to", Schema::instant().about("the first instant after it"))
         .answers(StatusCode::OK, "What was found", Schema::named("Proof"))
@@ -24,7 +24,8 @@ pub(in crate::http) fn simulate(operation: Operation) -> Operation {
 }
 
 pub(in crate::http) fn why(operation: Operation) -> Operation {
-    let id = Schema::said().about("the id of a task, an execution or a schedule, or a schedule's name");
+    let id =
+        Schema::said().about("the id of a task, an execution or a schedule, or a schedule's name").example("nightly");
     operation.place("id", id).answers(
         StatusCode::OK,
         "Every reason, the one that counts most first",
@@ -53,7 +54,7 @@ fn proof() -> Schema {
     ]);
     let of_schedule = Schema::object([
         ("id", Schema::id()),
-        ("name", Schema::text()),
+        ("name", Schema::text().example("nightly")),
         ("timezone", Schema::timezone()),
         ("holds", Schema::flag()),
         ("expected", Schema::count()),
@@ -89,7 +90,7 @@ fn proof() -> Schema {
         ("to", Schema::instant()),
         ("holds", Schema::flag().about("whether nothing is missing, double or unexpected")),
         ("now", Schema::instant()),
-        ("tzVersion", Schema::text()),
+        ("tzVersion", Schema::text().example("2026e")),
         ("prunedBefore", Schema::instant().or_null().about("fires from before may have been removed")),
         ("schedules", Schema::list(of_schedule)),
     ])
@@ -98,7 +99,7 @@ fn proof() -> Schema {
 fn simulation() -> Schema {
     let of_schedule = Schema::object([
         ("id", Schema::id()),
-        ("name", Schema::text()),
+        ("name", Schema::text().example("nightly")),
         ("topic", Schema::topic()),
         ("timezone", Schema::timezone()),
         ("fires", Schema::count()),
@@ -117,12 +118,12 @@ fn simulation() -> Schema {
     let minute = Schema::object([
         ("at", Schema::instant()),
         ("fires", Schema::count()),
-        ("schedules", Schema::list(Schema::text())),
+        ("schedules", Schema::list(Schema::text().example("nightly"))),
     ]);
     Schema::object([
         ("from", Schema::instant()),
         ("to", Schema::instant()),
-        ("tzVersion", Schema::text()),
+        ("tzVersion", Schema::text().example("2026e")),
         ("fires", Schema::count()),
         ("schedules", Schema::list(of_schedule)),
         ("hours", Schema::list(hour).about("hour by hour, in UTC")),
@@ -133,24 +134,32 @@ fn simulation() -> Schema {
 fn reasons() -> Schema {
     let reason = Schema::object([
         ("code", Schema::text().about("the same word for the same cause").example("not_due")),
-        ("message", Schema::text().about("what it is, and what to do about it")),
+        (
+            "message",
+            Schema::text().about("what it is, and what to do about it").example("it is not due before 2036-12-01"),
+        ),
     ]);
     Schema::object([
-        ("id", Schema::text()),
+        ("id", Schema::id()),
         ("kind", Schema::word(["task", "execution", "schedule"])),
-        ("name", Schema::text().about("the topic of a task, the name of a schedule")),
-        ("status", Schema::text()),
+        ("name", Schema::text().about("the topic of a task, the name of a schedule").example("mail.send")),
+        ("status", Schema::text().example("pending")),
         ("now", Schema::instant()),
         ("reasons", Schema::list(reason)),
     ])
 }
 
 fn zone_diff() -> Schema {
-    let release = || Schema::object([("version", Schema::text().example(json!("2026e"))), ("source", Schema::text())]);
+    let release = || {
+        Schema::object([
+            ("version", Schema::text().example(json!("2026e"))),
+            ("source", Schema::text().example("bundled")),
+        ])
+    };
     let moved = Schema::object([("from", Schema::instant().or_null()), ("to", Schema::instant().or_null())]);
     let of_schedule = Schema::object([
         ("id", Schema::id()),
-        ("name", Schema::text()),
+        ("name", Schema::text().example("nightly")),
         ("timezone", Schema::timezone()),
         ("count", Schema::count()),
         ("more", Schema::flag().about("whether there are more than were counted")),

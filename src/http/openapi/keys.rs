@@ -19,7 +19,7 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
     operation
         .without_idempotency_key()
         .body(
-            Schema::object([("name", Schema::key()), ("role", role())]).takes([("topics", topics)]),
+            Schema::object([("name", Schema::key().example("deploy")), ("role", role())]).takes([("topics", topics)]),
             json!({"name": "deploy", "role": "submit", "topics": ["mail.*"]}),
         )
         .answers(StatusCode::CREATED, "The new key", key().needs([("key", secret)]))
@@ -33,24 +33,26 @@ pub(in crate::http) fn revoke(operation: Operation) -> Operation {
 pub(in crate::http) fn audit(operation: Operation) -> Operation {
     operation
         .query("keyId", Schema::id())
-        .query("actor", Schema::text())
-        .query("action", Schema::text())
-        .query("target", Schema::text())
+        .query("actor", Schema::text().example("deploy"))
+        .query("action", Schema::text().example("PUT /api/v1/topics/{name}"))
+        .query("target", Schema::text().example("mail.send"))
         .query("from", Schema::instant().about("nothing before"))
         .query("to", Schema::instant().about("only what was before"))
         .paged(Schema::named("Change"))
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let about = "what was changed or made, by its path; the filter of a bulk call, as JSON; else empty";
+    let target = Schema::text().about(about).example("mail.send");
     let change = Schema::object([
         ("id", Schema::id()),
         ("at", Schema::instant()),
         ("keyId", Schema::id().or_null()),
-        ("actor", Schema::text().about("the name of the key, or `local`")),
+        ("actor", Schema::text().about("the name of the key, or `local`").example("deploy")),
         ("action", Schema::text().example("PUT /api/v1/topics/{name}")),
-        ("target", Schema::text().about("what was changed or made, by its path; empty if that was not one thing")),
-        ("status", Schema::whole(100..=599).about("what was answered")),
-        ("requestId", Schema::text()),
+        ("target", target),
+        ("status", Schema::whole(100..=599).about("what was answered").example(200)),
+        ("requestId", Schema::text().example("019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d10")),
     ]);
     vec![("Key", key()), ("Change", change)]
 }
@@ -58,7 +60,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
 fn key() -> Schema {
     Schema::object([
         ("id", Schema::id()),
-        ("name", Schema::key()),
+        ("name", Schema::key().example("deploy")),
         ("role", role()),
         ("topics", Schema::list(Schema::topic_pattern())),
         ("createdAt", Schema::instant()),

@@ -8,6 +8,7 @@ pub(super) mod inspection;
 pub(super) mod keys;
 mod operation;
 pub(super) mod outbox;
+mod sample;
 pub(super) mod schedules;
 pub(super) mod service;
 pub(super) mod tasks;
@@ -46,7 +47,7 @@ pub(crate) fn document(plugins: &PluginRoutes) -> Value {
         let path = paths.entry(&*endpoint.path).or_insert_with(|| json!({}));
         path[method] = Operation::of(&endpoint).into_value();
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Punctual",
@@ -73,7 +74,9 @@ pub(crate) fn document(plugins: &PluginRoutes) -> Value {
                 },
             },
         },
-    })
+    });
+    sample::complete(&mut document);
+    document
 }
 
 const ABOUT: &str = "JSON in camelCase. Times need an offset when they come in, and go out in UTC with milliseconds. `null` is \

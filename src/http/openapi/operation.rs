@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
+use crate::http::cursor;
 use crate::http::endpoint::{Access, Endpoint};
 use crate::http::problem::Code;
 use crate::http::query::{DEFAULT_LIMIT, MAX_LIMIT};
@@ -87,7 +89,13 @@ impl Operation {
 
     fn pages_after(self, cursor: &str) -> Self {
         let limit = Schema::whole(1..=i64::from(MAX_LIMIT)).or(DEFAULT_LIMIT).about("how many items at the most");
-        let cursor = Schema::format(cursor).about("`nextCursor` of the page before, as it is");
+        let id = Uuid::from_u128(0x019a_8f3e_5d7c_7c43_9f1e_3b8f_0a6f_2d11);
+        let example = match cursor {
+            "cursor" => cursor::after(id),
+            "cursor-by-name" => cursor::after_name("mail.send"),
+            _ => id.to_string(),
+        };
+        let cursor = Schema::format(cursor).about("`nextCursor` of the page before, as it is").example(example);
         self.query("limit", limit).query("cursor", cursor)
     }
 

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use punctual_domain::outbox::MessageStatus;
+use serde_json::json;
 
 use super::operation::Operation;
 use crate::http::problem::Code;
@@ -23,13 +24,16 @@ pub(in crate::http) fn retry(operation: Operation) -> Operation {
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
+    let said = Schema::any()
+        .about("what it says: subject, text, html, templateSlug, data")
+        .example(json!({"subject": "Your order is waiting", "text": "Go on where you stopped.", "html": null}));
     let message = Schema::object([
         ("id", Schema::id()),
         ("status", Schema::word(MessageStatus::ALL.map(MessageStatus::as_str))),
         ("transport", Schema::text().example("smtp")),
-        ("recipient", Schema::text()),
-        ("dedupeKey", Schema::text()),
-        ("body", Schema::any().about("what it says: subject, text, html, templateSlug, data")),
+        ("recipient", Schema::text().example("ada@example.com")),
+        ("dedupeKey", Schema::text().example("signup-reminder-early__17")),
+        ("body", said),
         ("attempt", Schema::count()),
         ("nextAttemptAt", Schema::instant().or_null()),
         ("providerId", Schema::text().or_null()),

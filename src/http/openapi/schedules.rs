@@ -40,7 +40,7 @@ const MOVES: [&str; 11] = [
 pub(in crate::http) fn create(operation: Operation) -> Operation {
     operation
         .body(Schema::named("NewSchedule"), example_input())
-        .answers(StatusCode::CREATED, "The new schedule", schedule().needs([("warnings", warnings())]))
+        .answers(StatusCode::CREATED, "The new schedule", with_warnings())
         .with("ETag", "the version")
         .with_location("schedule")
         .leads_to("id", "$response.body#/id", MOVES)
@@ -53,8 +53,8 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
         .query("enabled", Schema::flag())
         .query("topic", Schema::topic())
         .query("jobType", Schema::topic().about("another name for `topic`; not beside it"))
-        .query("name", Schema::text())
-        .query("ownerId", Schema::text())
+        .query("name", Schema::text().example("nightly"))
+        .query("ownerId", Schema::text().example("me"))
         .paged(Schema::named("Schedule"))
 }
 
@@ -135,7 +135,12 @@ pub(in crate::http) fn preview(operation: Operation) -> Operation {
     let count = Schema::whole(1..=MAX_COUNT as i64).or(DEFAULT_COUNT).about("how many instants");
     let body = fields()
         .needs([("timezone", Schema::timezone())])
-        .takes([("name", Schema::key()), ("topic", Schema::topic()), ("jobType", job_type()), ("count", count)])
+        .takes([
+            ("name", Schema::key().example("nightly")),
+            ("topic", Schema::topic()),
+            ("jobType", job_type()),
+            ("count", count),
+        ])
         .one_of(rhythm())
         .one_of(not_both("topic", "jobType"))
         .one_of(not_both("payload", "jobPayload"));
@@ -147,15 +152,12 @@ pub(in crate::http) fn preview(operation: Operation) -> Operation {
 
 /// An edit: it may ask for a version, and answers the schedule as it is then.
 fn edited(operation: Operation) -> Operation {
-    operation
-        .if_match()
-        .answers(StatusCode::OK, "The schedule", schedule().needs([("warnings", warnings())]))
-        .with("ETag", "the version")
+    operation.if_match().answers(StatusCode::OK, "The schedule", with_warnings()).with("ETag", "the version")
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
     let new_schedule = fields()
-        .needs([("name", Schema::key()), ("timezone", Schema::timezone())])
+        .needs([("name", Schema::key().example("nightly")), ("timezone", Schema::timezone())])
         .takes([("topic", Schema::topic()), ("jobType", job_type())])
         .one_of(rhythm())
         .one_of([says_without("topic", "jobType"), says_without("jobType", "topic")])
@@ -163,14 +165,15 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         .example(example_input());
     let changes = fields()
         .may_have([
-            ("name", Schema::key()),
+            ("name", Schema::key().example("nightly")),
             ("timezone", Schema::timezone()),
             ("topic", Schema::topic()),
             ("jobType", job_type()),
         ])
         .one_of(not_both("topic", "jobType"))
         .one_of(not_both("payload", "jobPayload"))
-        .about("what is left out stays as it is; `null` gives a field back its default");
+        .about("what is left out stays as it is; `null` gives a field back its default")
+        .example(json!({"cronExpression": "0 10 * * 1-5", "maxRetries": null}));
     vec![
         ("NewSchedule", new_schedule),
         ("ScheduleChanges", changes),
@@ -185,7 +188,7 @@ fn fields() -> Schema {
     let words = |words: Vec<&'static str>| Schema::word(words);
     let retry = Schema::object([]).takes([("backoff", backoff_input())]);
     let every = Schema::whole(Interval::MIN_MS as i64..=Definition::MAX_EVERY_MS as i64);
-    let calendar = Schema::key();
+    let calendar = Schema::key().example("holidays");
     Schema::object([])
         .takes([
             ("description", Schema::text_of(0..=MAX_DESCRIPTION)),
@@ -252,7 +255,7 @@ fn schedule() -> Schema {
     let words = |words: Vec<&'static str>| Schema::word(words);
     Schema::object([
         ("id", Schema::id()),
-        ("name", Schema::key()),
+        ("name", Schema::key().example("nightly")),
         ("description", Schema::text().or_null()),
         ("cronExpression", cron().or_null()),
         ("everyMs", Schema::count().or_null()),
@@ -273,7 +276,7 @@ fn schedule() -> Schema {
         ("maxFires", Schema::count().or_null()),
         ("dstGap", words(GAP.iter().map(|(word, _)| *word).collect()).or_null()),
         ("dstFold", words(FOLD.iter().map(|(word, _)| *word).collect()).or_null()),
-        ("excludeCalendars", Schema::list(Schema::key())),
+        ("excludeCalendars", Schema::list(Schema::key().example("holidays"))),
         ("metadata", Schema::metadata()),
         ("clientRequestId", Schema::key().or_null()),
         ("createdBy", Schema::key().or_null()),
@@ -289,8 +292,14 @@ fn schedule() -> Schema {
     ])
 }
 
+fn with_warnings() -> Schema {
+    let mut example = example();
+    example["warnings"] = json!([]);
+    schedule().needs([("warnings", warnings())]).example(example)
+}
+
 fn warnings() -> Schema {
-    Schema::list(Schema::text()).about("what whoever wrote it should know")
+    Schema::list(Schema::text().example("nobody serves the topic mail.send")).about("what whoever wrote it should know")
 }
 
 fn execution() -> Schema {
@@ -309,10 +318,17 @@ fn execution() -> Schema {
         ("error", Schema::text().or_null()),
         ("taskId", Schema::id().or_null()),
         ("reason", Schema::word(SkipReason::ALL.map(SkipReason::as_str)).or_null()),
-        ("tzVersion", Schema::text()),
+        ("tzVersion", Schema::text().example("2026e")),
         ("until", Schema::instant().or_null().about("of a run of skipped instants the last")),
         ("count", Schema::whole(1..=i64::MAX).about("how many instants of a run")),
     ])
+    .example(json!({
+        "id": "019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d14", "kind": "schedule", "scheduledAt": "2036-12-01T15:00:00.000Z",
+        "firedAt": "2036-12-01T15:00:00.003Z", "startedAt": "2036-12-01T15:00:00.012Z",
+        "completedAt": "2036-12-01T15:00:00.250Z", "status": "completed", "attempts": 1, "durationMs": 238, "lagMs": 12,
+        "error": null, "taskId": "019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d11", "reason": null, "tzVersion": "2026e",
+        "until": null, "count": 1,
+    }))
 }
 
 fn outlook() -> Schema {

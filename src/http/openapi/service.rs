@@ -20,11 +20,16 @@ pub(in crate::http) fn ready(operation: Operation) -> Operation {
 }
 
 pub(in crate::http) fn metrics(operation: Operation) -> Operation {
-    operation.answers_as(StatusCode::OK, "Samples, as Prometheus reads them", "text/plain", Schema::text())
+    operation.answers_as(
+        StatusCode::OK,
+        "Samples, as Prometheus reads them",
+        "text/plain",
+        Schema::text().example("# TYPE punctual_leader gauge\npunctual_leader 1\n"),
+    )
 }
 
 pub(in crate::http) fn describe(operation: Operation) -> Operation {
-    let document = Schema::by_name(Schema::any());
+    let document = Schema::by_name(Schema::any()).example(json!({"openapi": "3.1.0", "paths": {}}));
     operation.answers(StatusCode::OK, "This document", document)
 }
 
@@ -32,11 +37,17 @@ pub(in crate::http) fn events(operation: Operation) -> Operation {
     let topics = Schema::list(Schema::topic_pattern()).about("separated by commas; prefixes too, such as `mail.*`");
     let about =
         "Server-sent events without end: `event` is the name, `id` the id to resume after, `data` one JSON object";
+    let last = Schema::format("event-id")
+        .about("the event to go on after")
+        .example("2111873820000000-019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d11-end");
+    let stream = Schema::text().example(
+        "event: schedule.arrived\nid: 2111873820000000-019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d11-a1\ndata: {\"topic\":\"mail.send\"}\n\n",
+    );
     operation
         .query("topic", topics)
         .query("type", Schema::list(Schema::word(NAMES)).about("separated by commas"))
-        .header("Last-Event-ID", Schema::format("event-id").about("the event to go on after"))
-        .answers_as(StatusCode::OK, about, "text/event-stream", Schema::text())
+        .header("Last-Event-ID", last)
+        .answers_as(StatusCode::OK, about, "text/event-stream", stream)
 }
 
 pub(in crate::http) fn work(operation: Operation) -> Operation {
@@ -59,14 +70,14 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
             ("database", word()),
             ("schema", Schema::count()),
             ("redis", word().or_null()),
-            ("tzVersion", Schema::text()),
+            ("tzVersion", Schema::text().example("2026e")),
         ])
         .about("where keys are needed, all but `status` needs one")
         .example(json!({"status": "ready", "database": "ok", "schema": 1, "redis": null, "tzVersion": "2026e"}));
     let node = Schema::object([
         ("id", Schema::id().about("made anew at every start")),
-        ("version", Schema::text()),
-        ("tzVersion", Schema::text()),
+        ("version", Schema::text().example(env!("CARGO_PKG_VERSION"))),
+        ("tzVersion", Schema::text().example("2026e")),
         ("startedAt", Schema::instant()),
         ("seenAt", Schema::instant()),
         ("paused", Schema::flag()),
@@ -75,7 +86,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
             Schema::flag().about("whether it missed three of its heartbeats: it died, or cannot reach the database"),
         ),
         ("leader", Schema::flag().about("whether it decides what is due")),
-        ("plugins", Schema::list(Schema::text())),
+        ("plugins", Schema::list(Schema::text().example("signup"))),
         ("listen", Schema::text().or_null()),
     ]);
     vec![("Readiness", readiness), ("Node", node)]

@@ -50,10 +50,10 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
     operation
         .query("status", statuses)
         .query("topic", Schema::topic())
-        .query("ownerId", Schema::text())
-        .query("tenantId", Schema::text())
-        .query("correlationId", Schema::text())
-        .query("clientRequestId", Schema::text())
+        .query("ownerId", Schema::text().example("me"))
+        .query("tenantId", Schema::text().example("acme"))
+        .query("correlationId", Schema::text().example("order-17"))
+        .query("clientRequestId", Schema::text().example("order-17-reminder"))
         .query("scheduleId", Schema::id())
         .query("from", Schema::instant().about("no `runAt` before"))
         .query("to", Schema::instant().about("only a `runAt` before"))
@@ -115,12 +115,18 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
             "NewTask",
             new_task().needs([("topic", Schema::topic())]).one_of(when_due()).example(json!({"topic": "echo"})),
         ),
-        ("TaskChanges", new_task().takes([("topic", Schema::topic())]).one_of(either_due())),
+        (
+            "TaskChanges",
+            new_task().takes([("topic", Schema::topic())]).one_of(either_due()).example(json!({"delayMs": 3_600_000})),
+        ),
         ("RetryPolicy", retry_policy()),
         ("Backoff", backoff()),
         ("Task", task().example(example())),
-        ("TaskWithAttempts", task().needs([("attempts", Schema::list(attempt()))])),
-        ("DeduplicatedTask", task().needs([("deduplicated", Schema::flag())])),
+        ("TaskWithAttempts", task().needs([("attempts", Schema::list(attempt()))]).example(ended())),
+        (
+            "DeduplicatedTask",
+            task().needs([("deduplicated", Schema::flag())]).example(example_with(json!({"deduplicated": true}))),
+        ),
     ]
 }
 
@@ -228,7 +234,7 @@ pub(super) fn task() -> Schema {
         ("completedAt", Schema::instant().or_null()),
         (
             "warnings",
-            Schema::list(Schema::text()).about(
+            Schema::list(Schema::text().example("nobody serves the topic mail.send")).about(
                 "what may surprise, such as that nobody serves its topic: when it is made and in the single view, else empty",
             ),
         ),
@@ -245,6 +251,27 @@ fn attempt() -> Schema {
         ("outcome", Schema::word(AttemptOutcome::ALL.map(AttemptOutcome::as_str)).or_null()),
         ("error", Schema::text().or_null()),
     ])
+}
+
+/// The example, with other and further fields.
+pub(super) fn example_with(fields: Value) -> Value {
+    let mut example = example();
+    if let (Some(example), Value::Object(mut fields)) = (example.as_object_mut(), fields) {
+        example.append(&mut fields);
+    }
+    example
+}
+
+fn ended() -> Value {
+    let (began, ended) = ("2036-12-01T21:37:00.012Z", "2036-12-01T21:37:00.250Z");
+    let attempt = json!({
+        "number": 1, "nodeId": "019a8f3e-5d7c-7c43-9f1e-3b8f0a6f2d13", "epoch": 1, "startedAt": began, "endedAt": ended,
+        "outcome": "completed", "error": null,
+    });
+    example_with(json!({
+        "status": "completed", "attempt": 1, "result": {"sent": true}, "startedAt": began, "completedAt": ended,
+        "attempts": [attempt],
+    }))
 }
 
 fn example() -> Value {

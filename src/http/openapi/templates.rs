@@ -10,20 +10,19 @@ pub(in crate::http) fn list(operation: Operation) -> Operation {
 }
 
 pub(in crate::http) fn show(operation: Operation) -> Operation {
-    operation.place("plugin", Schema::key()).place("slug", Schema::key()).answers(
-        StatusCode::OK,
-        "The template",
-        Schema::named("Template"),
-    )
+    operation
+        .place("plugin", Schema::key().example("signup"))
+        .place("slug", Schema::key().example("signup-reminder-early"))
+        .answers(StatusCode::OK, "The template", Schema::named("Template"))
 }
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
     let template = Schema::object([
-        ("plugin", Schema::text()),
-        ("slug", Schema::text()),
+        ("plugin", Schema::text().example("signup")),
+        ("slug", Schema::text().example("signup-reminder-early")),
         ("values", Schema::by_name(Schema::any()).about("what its gaps are filled with: its sample")),
-        ("subject", Schema::text()),
-        ("text", Schema::text()),
+        ("subject", Schema::text().example("Your order is waiting")),
+        ("text", Schema::text().example("Go on where you stopped: https://example.com")),
         ("html", Schema::text().or_null()),
     ]);
     vec![("Template", template)]

@@ -7,7 +7,8 @@ use serde_json::json;
 use super::operation::Operation;
 use super::tasks::{retry_input, timeout};
 use crate::http::problem::Code;
-use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS, MAX_SECRETS};
+use crate::http::topics::{MAX_CONCURRENCY, MAX_RATE, MAX_RETENTION_DAYS};
+use crate::routes::signature::MAX_SECRETS;
 use punctual_sdk::Schema;
 
 pub(in crate::http) fn list(operation: Operation) -> Operation {
@@ -69,7 +70,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         ("timeoutSeconds", timeout().or_null()),
         ("paused", Schema::flag()),
         ("retentionDays", Schema::count().or_null()),
-        ("warnings", Schema::list(Schema::text())),
+        ("warnings", Schema::list(Schema::text().example("nobody serves it"))),
     ]);
     vec![("Topic", topic.example(example))]
 }
@@ -95,6 +96,6 @@ fn route() -> Schema {
     Schema::either([
         Schema::object([("type", Schema::word(["handler", "pull", "event"]))]),
         bare("webhook").needs([("url", Schema::format("uri")), ("secrets", Schema::list(Schema::word(["***"])))]),
-        bare("bullmq").needs([("queue", Schema::text()), ("prefix", Schema::text())]),
+        bare("bullmq").needs([("queue", Schema::text().example("images")), ("prefix", Schema::text().example("bull"))]),
     ])
 }

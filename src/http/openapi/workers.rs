@@ -5,7 +5,7 @@ use punctual_domain::retry::MAX_DELAY_MS;
 use serde_json::json;
 
 use super::operation::Operation;
-use super::tasks::task;
+use super::tasks::{example_with, task};
 use crate::http::claims::MOST_TOPICS;
 use crate::http::problem::Code;
 use punctual_sdk::Schema;
@@ -18,7 +18,11 @@ pub(in crate::http) fn claim(operation: Operation) -> Operation {
         ("waitMs", Schema::whole(0..=30_000).or(0).about("how long to wait while there is none")),
         ("leaseSeconds", Schema::whole(1..=3600).or(30).about("how long they are the worker's alone, unless extended")),
     ]);
-    let claimed = task().needs([("epoch", epoch()), ("leaseExpiresAt", Schema::instant())]);
+    let example = example_with(json!({
+        "status": "running", "attempt": 1, "startedAt": "2036-12-01T21:37:00.012Z", "epoch": 1,
+        "leaseExpiresAt": "2036-12-01T21:37:30.012Z",
+    }));
+    let claimed = task().needs([("epoch", epoch()), ("leaseExpiresAt", Schema::instant())]).example(example);
     operation
         .body(body, json!({"topics": ["resize"], "max": 10}))
         .answers(

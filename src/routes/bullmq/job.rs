@@ -5,6 +5,7 @@ use punctual_domain::id::FireId;
 use punctual_domain::retry::Growth;
 use punctual_domain::task::Task;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// How long BullMQ keeps a job that ended, in seconds. For as long a second hand-over is known to be one: the job must outlive
 /// every pause after which a task is handed over again, such as a week-end without Punctual.
@@ -84,9 +85,13 @@ impl Job {
         Self { id, name: name.to_owned(), data: data.to_string(), options: options.to_string() }
     }
 
-    /// Whether a job of this id may be that of a task.
+    /// Whether a job of this id may be that of a task: it is of the form of the ids that tasks get.
     pub(crate) fn is_of_task(id: &str) -> bool {
-        id.starts_with("t_") || id.starts_with("f_")
+        let is_uuid = |text: &str| text.len() == 36 && Uuid::try_parse(text).is_ok();
+        let is_of_fire = |rest: &str| {
+            rest.rsplit_once('_').is_some_and(|(schedule, at)| is_uuid(schedule) && at.parse::<i64>().is_ok())
+        };
+        id.strip_prefix("t_").is_some_and(is_uuid) || id.strip_prefix("f_").is_some_and(is_of_fire)
     }
 }
 
@@ -109,13 +114,23 @@ fn data(task: &Task, execution: Option<FireId>) -> String {
 }
 
 /// A dedupe key as a job's id: as it is where BullMQ can take it, so that others who use the key mean the same job, else
-/// percent-encoded behind `k_`.
+/// percent-encoded behind `k_`. So are keys that look like the id of a task's job, or like what another key is encoded as.
 pub(crate) fn id_of_key(key: &str) -> String {
+    if must_be_encoded(key) { encoded(key) } else { key.to_owned() }
+}
+
+fn must_be_encoded(key: &str) -> bool {
     let is_number = key.bytes().all(|byte| byte.is_ascii_digit());
-    let is_taken = RESERVED.contains(&key) || Job::is_of_task(key) || key.starts_with("k_");
-    if !is_number && !is_taken && !key.contains(':') {
-        return key.to_owned();
-    }
+    let is_taken = RESERVED.contains(&key) || Job::is_of_task(key) || is_encoded(key);
+    is_number || is_taken || key.contains(':')
+}
+
+/// Whether a key reads as another one may that is encoded: what has no `%` behind the `k_` is that other one.
+fn is_encoded(key: &str) -> bool {
+    key.strip_prefix("k_").is_some_and(|other| other.contains('%') || must_be_encoded(other))
+}
+
+fn encoded(key: &str) -> String {
     let mut id = String::from("k_");
     for byte in key.bytes() {
         match byte {
@@ -133,7 +148,6 @@ mod tests {
     use punctual_domain::json::Json;
     use punctual_domain::retry::{Backoff, RetryPolicy};
     use punctual_domain::task::{FireOfTask, NewTask};
-    use uuid::Uuid;
 
     fn task(payload: &str) -> Task {
         let now = "2026-11-16T12:00:00.123Z".parse().unwrap();
@@ -196,8 +210,23 @@ mod tests {
 
     #[test]
     fn a_key_is_an_id_as_it_is_where_a_queue_can_take_it() {
-        for same in ["signup-reminder-early__5", "ab c", "é", "x1", "ids"] {
+        for same in [
+            "signup-reminder-early__5",
+            "ab c",
+            "é",
+            "x1",
+            "ids",
+            "t_x",
+            "f_",
+            "t_shirts__42",
+            "f_5_1794830400123",
+            "t_00000000-0000-0000-0000-00000000000",
+            "k_x",
+            "k_ab c",
+            "k_42x",
+        ] {
             assert_eq!(id_of_key(same), same);
+            assert!(!Job::is_of_task(same), "{same}");
         }
         for (key, id) in [
             ("42", "k_42"),
@@ -206,12 +235,22 @@ mod tests {
             ("a:b:c", "k_a%3Ab%3Ac"),
             ("tenant 1:é", "k_tenant%201%3A%C3%A9"),
             ("", "k_"),
-            ("t_x", "k_t_x"),
-            ("f_x", "k_f_x"),
+            // Else a message could take the place of a task.
+            ("t_00000000-0000-0000-0000-000000000001", "k_t_00000000-0000-0000-0000-000000000001"),
+            (
+                "f_00000000-0000-0000-0000-000000000002_1794830400123",
+                "k_f_00000000-0000-0000-0000-000000000002_1794830400123",
+            ),
             // Else two keys could have the same id.
             ("k_42", "k_k_42"),
+            ("k_k_42", "k_k_k_42"),
+            ("k_", "k_k_"),
+            ("k_meta", "k_k_meta"),
+            ("k_a%3Ab", "k_k_a%253Ab"),
+            ("k_t_00000000-0000-0000-0000-000000000001", "k_k_t_00000000-0000-0000-0000-000000000001"),
         ] {
             assert_eq!(id_of_key(key), id);
+            assert_eq!(id_of_key(&id_of_key(key)), format!("k_{}", id.replace('%', "%25")), "no other key has it");
         }
         for reserved in RESERVED {
             assert_eq!(id_of_key(reserved), format!("k_{reserved}"));

@@ -11,6 +11,7 @@ on_each_database!(
     retries_and_failures_come_back,
     an_attempt_that_failed_has_ended_before_the_next_begins,
     what_a_worker_puts_off_is_no_attempt,
+    a_task_has_time_for_the_waits_that_its_queue_makes,
 );
 
 async fn retries_and_failures_come_back(database: Database) {
@@ -72,6 +73,26 @@ async fn an_attempt_that_failed_has_ended_before_the_next_begins(database: Datab
         assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
         let task = server.get(&path).await.json();
         assert_eq!(attempts(&task).len(), 2, "nobody began a third: {task:#}");
+    }
+    server.stop();
+}
+
+async fn a_task_has_time_for_the_waits_that_its_queue_makes(database: Database) {
+    let (redis, server) = serve(&database);
+    let mut tasks = Vec::new();
+    let mut fleets = Vec::new();
+    for release in RELEASES {
+        let Some(fleet) = working_fleet(&server, &redis, release, release).await else { return };
+        fleets.push(fleet);
+        // The queue knows no longest wait: with it, the time would be over 2.7 s before the last attempt.
+        let backoff = json!({"type": "exponential", "delay": 700, "maxDelay": 700, "jitter": 0});
+        let retry = json!({"attempts": 5, "backoff": backoff});
+        let task = json!({"topic": release, "payload": {"fails": 4, "n": 5}, "timeoutSeconds": 1, "retry": retry});
+        tasks.push(make(&server, task).await);
+    }
+    for id in tasks {
+        let task = server.ended_task(&id).await;
+        assert_eq!((&task["status"], &task["attempt"]), (&json!("completed"), &json!(5)), "{task:#}");
     }
     server.stop();
 }

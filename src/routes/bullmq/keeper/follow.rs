@@ -40,6 +40,8 @@ pub(super) struct Followed {
     /// The place that the database knows.
     noted: String,
     pub(super) healed_at: Option<Instant>,
+    /// When the log was last told of such a look.
+    pub(super) told_at: Option<Instant>,
     must_heal: bool,
     /// Up to when all jobs were looked up, in milliseconds of Redis's clock: what events say of tries before is known.
     pub(super) seen_until: u64,
@@ -201,6 +203,7 @@ impl Work {
                     noted: position.clone(),
                     position,
                     healed_at: None,
+                    told_at: None,
                     must_heal: true,
                     seen_until: 0,
                     is_refused: false,

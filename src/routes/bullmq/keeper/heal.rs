@@ -1,11 +1,13 @@
 //! Healing: every job of a queue is looked up, and what is missing is handed over again.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use punctual_domain::hand_over::{HandOver, MessageJob, Mirrored, Queue, Step};
 use punctual_domain::outbox::{Message, MessageStatus};
 use punctual_domain::store::{Extension, WhichHandOvers};
 use punctual_domain::task::TaskStatus;
+use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::super::job::Job;
@@ -14,6 +16,9 @@ use super::record::{Heard, strides};
 use super::{PAGE, Parts, Work};
 use crate::delivery::queue::job_of;
 use crate::redis::NotNow;
+
+/// How often the log is told of looks that found jobs and nothing to heal.
+const TELL_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// What a look at all jobs of a queue found.
 #[derive(Default)]
@@ -33,8 +38,8 @@ impl Work {
         self.catch_up(queue, followed).await?;
         let Healed { scanned, healed, skipped } = self.heal(queue, followed).await?;
         followed.seen_until = self.0.queues.its_time().await?.unsigned_abs();
-        // Once at the start, and then where there was something to heal.
-        if healed > 0 || followed.healed_at.is_none() {
+        if is_news(scanned, healed, followed.told_at.map(|at| at.elapsed())) {
+            followed.told_at = Some(Instant::now());
             info!(%queue, scanned, healed, skipped, "hand-overs reconciled");
         } else {
             debug!(%queue, scanned, healed, skipped, "hand-overs reconciled");
@@ -166,5 +171,31 @@ impl Work {
             }
         }
         Ok(made)
+    }
+}
+
+/// Whether the log is told of a look at info: of the first, of what was healed, and now and then of all jobs being there. A queue
+/// without jobs is quiet.
+fn is_news(scanned: u64, healed: u64, since_told: Option<Duration>) -> bool {
+    healed > 0 || since_told.is_none_or(|since| scanned > 0 && since >= TELL_EVERY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_told_of_what_was_healed_at_once_and_of_the_rest_now_and_then() {
+        let (soon, late) = (Some(TELL_EVERY / 2), Some(TELL_EVERY));
+        for (scanned, healed, since_told, expected) in [
+            (0, 0, None, true),
+            (7, 0, None, true),
+            (7, 0, soon, false),
+            (7, 0, late, true),
+            (7, 1, soon, true),
+            (0, 0, late, false),
+        ] {
+            assert_eq!(is_news(scanned, healed, since_told), expected, "{scanned} {healed} {since_told:?}");
+        }
     }
 }
