@@ -286,8 +286,8 @@ pub(crate) async fn close(store: &dyn Store) {
     }
 }
 
-/// Stores that topics have handlers: nodes without them then leave their tasks alone.
-async fn register(store: &dyn Store, handlers: &Handlers) -> Result<(), StoreError> {
+/// Stores that topics have handlers: nodes without them then leave their tasks alone. It can be repeated.
+pub(crate) async fn register(store: &dyn Store, handlers: &Handlers) -> Result<(), StoreError> {
     for topic in handlers.topics() {
         store.register_topic(topic).await?;
     }

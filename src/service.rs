@@ -241,6 +241,9 @@ impl Service {
             let refusing = Arc::default();
             handlers = handlers.with_carrier(Arc::new(Bullmq { queues: queues.clone(), store, attention, refusing }));
         }
+        // Before anything runs: the actors go by the definitions that they find.
+        engine::register(&*store, &handlers).await?;
+        declare_topics(&*store, &config.topics).await?;
         let mut engine = Engine::start(engine::Parts {
             store: Arc::clone(&store),
             database_url: config.database_url.clone(),
@@ -258,7 +261,6 @@ impl Service {
             start: options.start,
         })
         .await?;
-        declare_topics(&*store, &config.topics).await?;
         for plugin in &plugins {
             add_schedules(&*store, &zones, engine.time().now(), &**plugin).await?;
         }

@@ -188,7 +188,7 @@ fn without_secrets(parameters: &str) -> String {
     parameters.split('&').map(hide).collect::<Vec<_>>().join("&")
 }
 
-/// Whether a parameter has the name of a password, or one that is written so that it cannot be told.
+/// Whether a parameter has the name of a password, a key or a token, or one that is written so that it cannot be told.
 fn is_secret(parameter: &str) -> bool {
     let name = parameter.split('=').next().unwrap_or_default();
     name.contains('%') || has_name_of_secret(name)
@@ -202,7 +202,7 @@ fn is_mixed(parameter: &str) -> bool {
 }
 
 fn has_name_of_secret(text: &str) -> bool {
-    ["pass", "pwd"].iter().any(|word| text.to_ascii_lowercase().contains(word))
+    ["pass", "pwd", "key", "token", "secret"].iter().any(|word| text.to_ascii_lowercase().contains(word))
 }
 
 fn bad_url(url: &str, reason: impl ToString) -> ConnectError {
@@ -234,6 +234,11 @@ mod tests {
             ("postgres://db/app?sslpassword=a?b&x=1", "postgres://db/app?sslpassword=***&x=1"),
             ("postgres://db/app?Pass=secret", "postgres://db/app?Pass=***"),
             ("postgres://db/app?pass%77ord=secret", "postgres://db/app?pass%77ord=***"),
+            (
+                "https://lab/results?apiKey=secret&access_token=secret&x=1",
+                "https://lab/results?apiKey=***&access_token=***&x=1",
+            ),
+            ("postgres://db/app?keepalives=1", "postgres://db/app?keepalives=1"),
             ("postgres://db/app?password=se@cret", "postgres://db/app?password=***"),
             ("postgres://db:5432/app?password=se@cret&x=1", "postgres://db:***@***&x=1"),
             ("postgres:/app?password=secret", "postgres:/app?password=***"),

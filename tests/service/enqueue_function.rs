@@ -6,6 +6,30 @@ use serde_json::{Value, json};
 
 use crate::support::{Database, Server};
 
+mod postgres {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn psql_writes_a_task_in_its_transaction_and_the_service_runs_it() {
+        super::psql_writes_a_task(super::Database::postgres().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn node_writes_a_task_in_its_transaction_and_the_service_runs_it() {
+        super::node_writes_a_task(super::Database::postgres().await).await;
+    }
+}
+
+mod pooled {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn psql_writes_a_task_in_its_transaction_and_the_service_runs_it() {
+        super::psql_writes_a_task(super::Database::pooled().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn node_writes_a_task_in_its_transaction_and_the_service_runs_it() {
+        super::node_writes_a_task(super::Database::pooled().await).await;
+    }
+}
+
 /// The database's URL without what only sqlx understands.
 fn plain_url(database: &Database) -> &str {
     database.url.split('?').next().unwrap()
@@ -19,9 +43,8 @@ fn psql(database: &Database, script: &str) -> Output {
         .expect("psql comes with PostgreSQL")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn psql_writes_a_task_in_its_transaction_and_the_service_runs_it() {
-    let Some(database) = Database::postgres().await else { return };
+async fn psql_writes_a_task(database: Option<Database>) {
+    let Some(database) = database else { return };
     let server = Server::start(&database);
     let enqueue = r#"SELECT punctual_enqueue('echo', '{"from": "psql"}')"#;
     let id = |end: &str| {
@@ -42,9 +65,8 @@ async fn psql_writes_a_task_in_its_transaction_and_the_service_runs_it() {
     server.stop();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_writes_a_task_in_its_transaction_and_the_service_runs_it() {
-    let Some(database) = Database::postgres().await else { return };
+async fn node_writes_a_task(database: Option<Database>) {
+    let Some(database) = database else { return };
     let Some(packages) = std::env::var_os("TEST_NODE_PATH") else {
         assert!(std::env::var_os("CI").is_none(), "TEST_NODE_PATH is not set, and CI skips nothing");
         eprintln!("skipped: TEST_NODE_PATH is not set");

@@ -1,6 +1,7 @@
 //! Input that is meant to hurt: each is refused with a sentence, memory stays flat, and the service lives.
 
 use std::io::ErrorKind;
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::{Body, Method};
@@ -9,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Contract, Database, Operation, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     hostile_bodies_are_refused_on_every_route,
     hostile_values_are_refused_by_name,
     slow_connections_are_cut_and_hurt_nobody,
@@ -21,6 +22,8 @@ on_each_database!(
 /// How much more memory the service may have afterwards than before.
 const TOLERATED_KIB: u64 = 96 * 1024;
 const MEGABYTE: usize = 1_000_000;
+/// How many open files are enough.
+const ENOUGH: usize = 2_048;
 
 /// Bodies that no route takes.
 fn hostile_bodies() -> Vec<(&'static str, Vec<u8>)> {
@@ -140,16 +143,27 @@ async fn hostile_values_are_refused_by_name(database: Database) {
 }
 
 async fn slow_connections_are_cut_and_hurt_nobody(database: Database) {
+    let count = connections();
     let server = Server::start(&database);
     server.get("/api/v1/tasks").await;
     let before = server.process.resident_kib();
     let address = server.url.trim_start_matches("http://").to_owned();
     let mut slow = Vec::new();
-    for n in 0..connections() {
+    for n in 0..count {
         let mut stream = TcpStream::connect(&address).await.unwrap();
         let begun = ["", "G", "POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nX-Slow: "][n % 3];
         stream.write_all(begun.as_bytes()).await.unwrap();
         slow.push(stream);
+    }
+    // These have said all but what they want.
+    let mut slow_bodies = Vec::new();
+    for (method, path) in [("POST", "/api/v1/tasks"), ("PUT", "/api/v1/topics/slow"), ("POST", "/api/v1/claims")] {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow_bodies.push(stream);
     }
     // Others are served as ever, with all of them there.
     for _ in 0..20 {
@@ -158,28 +172,57 @@ async fn slow_connections_are_cut_and_hurt_nobody(database: Database) {
     }
     check_is_well(&server, before).await;
     // A byte now and then keeps none of them alive.
-    let cut = futures::future::join_all(slow.into_iter().map(cut)).await;
-    assert!(cut.iter().all(|is_cut| *is_cut), "{} of {}", cut.iter().filter(|is_cut| **is_cut).count(), cut.len());
+    let (cut, answered) = futures::future::join(
+        futures::future::join_all(slow.into_iter().map(trickle)),
+        futures::future::join_all(slow_bodies.into_iter().map(trickle)),
+    )
+    .await;
+    assert!(cut.iter().all(Option::is_some), "{} of {}", cut.iter().flatten().count(), cut.len());
+    for answer in answered {
+        let answer = answer.expect("it is cut too");
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("REQUEST_TIMEOUT"), "{answer}");
+        assert!(answer.contains("the body did not arrive within 30s"), "{answer}");
+    }
     check_is_well(&server, before).await;
     server.stop();
 }
 
-/// A thousand, or as many as this process may have.
+/// A thousand, or as many as this process and the service, its child, may have.
 fn connections() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let files =
-        limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
-    files.map_or(200, |files: usize| files.saturating_sub(200).min(1_000))
+    let [soft, hard] = open_files().unwrap_or([400, 400]);
+    if soft < hard && soft < ENOUGH {
+        let raised = Command::new("prlimit")
+            .args(["--pid", &std::process::id().to_string(), &format!("--nofile={}:", hard.min(ENOUGH))])
+            .status();
+        if !raised.is_ok_and(|status| status.success()) {
+            println!("the limit of {soft} open files was not raised");
+        }
+    }
+    let files = open_files().map_or(soft, |[soft, _]| soft);
+    let count = files.saturating_sub(200).min(1_000);
+    if count < 1_000 {
+        println!("{count} slow connections instead of 1,000: this process may have {files} files open");
+    }
+    count
 }
 
-/// Goes on trickling; whether the service ends the connection.
-async fn cut(mut stream: TcpStream) -> bool {
+/// How many files this process may have open, and how many more it may ask for, where the system tells.
+fn open_files() -> Option<[usize; 2]> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut limits = line.split_whitespace().map(|limit| limit.parse().unwrap_or(usize::MAX));
+    Some([limits.next()?, limits.next()?])
+}
+
+/// Goes on trickling; what the service answers until it ends the connection, if it does.
+async fn trickle(mut stream: TcpStream) -> Option<String> {
+    let mut answer = Vec::new();
     let trickling = async {
-        let mut answer = [0; 1024];
+        let mut read = [0; 1024];
         loop {
-            match timeout(Duration::from_secs(1), stream.read(&mut answer)).await {
+            match timeout(Duration::from_secs(1), stream.read(&mut read)).await {
                 Ok(Ok(0) | Err(_)) => return,
-                Ok(Ok(_)) => {}
+                Ok(Ok(count)) => answer.extend_from_slice(&read[..count]),
                 Err(_) => match stream.write_all(b"x").await {
                     Err(error) if error.kind() != ErrorKind::Interrupted => return,
                     _ => {}
@@ -187,7 +230,8 @@ async fn cut(mut stream: TcpStream) -> bool {
             }
         }
     };
-    timeout(Duration::from_secs(60), trickling).await.is_ok()
+    timeout(Duration::from_secs(60), trickling).await.ok()?;
+    Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// That it works, and has about as much memory as before.

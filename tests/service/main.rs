@@ -66,6 +66,7 @@ mod tasks;
 mod time_zones_page;
 mod topics;
 mod traceability;
+mod wake_ups;
 mod webhooks;
 mod work;
 mod workers_page;

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 
 use crate::health::forward;
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Past, Samples, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     every_metric_is_described_from_the_start,
     tasks_are_counted_by_topic_status_and_origin,
     topics_that_nobody_defined_share_a_label,

@@ -6,10 +6,10 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Contract, Database, Server};
 
-on_each_database!(what_is_served_is_what_is_printed);
+on_each_database_and_pooler!(what_is_served_is_what_is_printed);
 
 async fn what_is_served_is_what_is_printed(database: Database) {
     add_key(&database, "pk_read", Role::Read, &[]).await;

@@ -7,14 +7,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     a_plugins_route_is_one_like_any_other,
     a_plugins_route_keeps_its_answer_with_what_it_writes,
     what_plugins_do_needs_a_key_for_their_topics_and_is_noted,
     a_plugin_that_is_off_has_no_routes,
+    tasks_of_a_plugin_that_is_off_wait_for_it_and_say_so,
     a_plugin_hears_what_the_configuration_says,
     what_a_plugin_brings_belongs_to_the_operator,
 );
@@ -98,6 +99,33 @@ async fn a_plugin_that_is_off_has_no_routes(database: Database) {
     assert_eq!(unknown.status(), 404);
     let served = server.get("/api/v1/openapi.json").await.json();
     assert!(!served["paths"].as_object().unwrap().keys().any(|path| path.contains("/plugins/")));
+    server.stop();
+}
+
+async fn tasks_of_a_plugin_that_is_off_wait_for_it_and_say_so(database: Database) {
+    let with_plugin = || Server::start_with(&database, |command| command.env("PUNCTUAL_PLUGINS", "signup"));
+    const TOPIC: &str = "signup.reminder.early";
+    with_plugin().stop();
+
+    let server = Server::start(&database);
+    let topics = server.get("/api/v1/topics?limit=1000").await.json();
+    let topic = topics["items"].as_array().unwrap().iter().find(|topic| topic["name"] == TOPIC).unwrap();
+    assert_eq!(topic["route"], json!({"type": "handler"}), "{topic}");
+    let task = server.make_task(&json!({"topic": TOPIC}).to_string()).await;
+    let [path, why] = ["tasks", "why"].map(|what| format!("/api/v1/{what}/{}", task["id"].as_str().unwrap()));
+    let said = server.get(&why).await.json();
+    let expected = format!("no node has a handler for the topic {TOPIC}: start one with the plugin that has it");
+    let reasons = said["reasons"].as_array().unwrap();
+    assert!(reasons.iter().any(|reason| reason["message"].as_str().unwrap().starts_with(&expected)), "{said}");
+    // What came later and is served has ended meanwhile.
+    let other = server.make_task(r#"{"topic":"echo"}"#).await;
+    server.ended_task(other["id"].as_str().unwrap()).await;
+    let waits = server.get(&path).await.json();
+    assert_eq!((&waits["status"], &waits["attempt"]), (&json!("pending"), &json!(0)), "{waits}");
+    server.stop();
+
+    let server = with_plugin();
+    server.wait_for(&path, |task| task["attempts"][0]["outcome"].is_string()).await;
     server.stop();
 }
 

@@ -2,10 +2,10 @@
 
 use reqwest::Method;
 
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Database, Server};
 
-on_each_database!(
+on_each_database_and_pooler!(
     bad_bodies_are_refused_with_their_code,
     every_bad_field_is_named_at_once,
     unknown_ids_routes_and_methods_are_problems_too,

@@ -4,10 +4,10 @@ use punctual_domain::key::Role;
 use reqwest::{Method, StatusCode};
 
 use crate::keys::add_key;
-use crate::on_each_database;
+use crate::on_each_database_and_pooler;
 use crate::support::{Answer, Contract, Database, Operation, Server};
 
-on_each_database!(every_route_needs_its_role_and_no_more, what_is_not_described_is_not_there);
+on_each_database_and_pooler!(every_route_needs_its_role_and_no_more, what_is_not_described_is_not_there);
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS, Method::TRACE];

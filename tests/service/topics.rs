@@ -184,6 +184,12 @@ async fn the_configuration_declares_topics(database: Database) {
         "[topics.\"mail.*\"]\nroute = { type = \"pull\" }\nconcurrency = 7\n[topics.echo]\nconcurrency = 3\n";
     std::fs::write(database.folder.path().join("config/punctual.toml"), declared).unwrap();
     let server = Server::start(&database);
+    // They hold from the first task on.
+    let task = server.make_task(r#"{"topic":"mail.first"}"#).await;
+    let echoed = server.make_task(r#"{"topic":"echo"}"#).await;
+    server.ended_task(echoed["id"].as_str().unwrap()).await;
+    let waits = server.get(&format!("/api/v1/tasks/{}", task["id"].as_str().unwrap())).await.json();
+    assert_eq!((&waits["status"], &waits["attempt"]), (&json!("pending"), &json!(0)), "{waits}");
     let mail = server.get("/api/v1/topics/mail.*").await.json();
     assert_eq!((&mail["route"]["type"], &mail["concurrency"]), (&json!("pull"), &json!(7)));
     let echo = server.get("/api/v1/topics/echo").await.json();

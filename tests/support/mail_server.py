@@ -1,6 +1,6 @@
 """A mail server that keeps nothing and tells everything: a line of JSON for each e-mail that it took.
 
-    mail_server.py '{"tls": "none" | "starttls" | "implicit", "auth": false, "delay": 0.0}'
+    mail_server.py '{"tls": "none" | "starttls" | "implicit", "auth": false | true | PASSWORD, "delay": 0.0}'
 
 The first line of its output is the port. Recipients decide how it answers: `refused-for-good@…` and `refused-once@…` are
 refused, the latter only the first time; `unanswered-once@…` gets no answer the first time, and `late-once@…` one after four seconds; to everybody else it is friendly.
@@ -63,7 +63,8 @@ class Handler:
 
 def authenticate(server, session, envelope, mechanism, data):
     # `handled` would mean that we have answered ourselves.
-    return AuthResult(success=(data.login, data.password) == (b"me", b"sword/fish"), handled=False)
+    password = "sword/fish" if asked["auth"] is True else asked["auth"]
+    return AuthResult(success=(data.login, data.password) == (b"me", password.encode()), handled=False)
 
 
 async def main():

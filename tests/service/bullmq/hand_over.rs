@@ -4,7 +4,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::{
-    define, fleet, make, make_all, schedule, serve, serve_by, until_completed, until_handed_over, working_fleet,
+    backfill, define, fleet, is_soak, make, make_all, schedule, serve, serve_by, until_completed, until_handed_over,
+    working_fleet,
 };
 use crate::fleet::{Fleet, RELEASES};
 use crate::on_each_database;
@@ -23,10 +24,7 @@ async fn a_thousand_tasks_run_once_each_with_all_that_they_carry(database: Datab
         let payload = |n: usize| json!({"n": n, "empty": {"list": [], "object": {}}, "text": "é ✓"});
         let task = |n| json!({"topic": release, "payload": payload(n), "retry": {"attempts": 3}});
         let ids = make_all(&server, (0..500).map(task).collect()).await;
-        let to = Utc::now() - TimeDelta::minutes(1);
-        let stretch = json!({"from": (to - TimeDelta::minutes(500)).to_rfc3339(), "to": to.to_rfc3339()});
-        let filled = server.post(&format!("/api/v1/schedules/{schedule}/backfill"), stretch.to_string()).await;
-        assert_eq!(filled.json()["made"], 500, "{filled:?}");
+        backfill(&server, &schedule, 500).await;
         until_completed(&database, 1_000 * (nth as i64 + 1)).await;
 
         let mut jobs = fleet.jobs(1_000);
@@ -122,21 +120,40 @@ async fn a_worker_that_waits_begins_when_the_task_is_due() {
     for release in RELEASES {
         let Some(mut fleet) = working_fleet(&server, &redis, release, release).await else { return };
         server.ended_task(&make(&server, json!({"topic": release})).await).await;
-        let due = |n: i64| Utc::now() + TimeDelta::milliseconds(1_000 + 20 * n);
-        let instants: Vec<_> = (0..100).map(due).collect();
-        let task = |at: &DateTime<Utc>| json!({"topic": release, "runAt": at.to_rfc3339(), "timezone": "UTC"});
-        let ids = make_all(&server, instants.iter().map(task).collect()).await;
-        let jobs = fleet.jobs(101);
-        let mut late: Vec<i64> = ids
-            .iter()
-            .zip(&instants)
-            .map(|(id, at)| jobs[&format!("t_{id}")]["at"].as_i64().unwrap() - at.timestamp_millis())
-            .collect();
-        late.sort_unstable();
-        assert!(late[0] >= 0, "{} ms early", -late[0]);
-        println!("{release}: a blocked worker began {} ms (p50), {} ms (p99) after the instant", late[50], late[98]);
+        // A machine that halts for a moment does not do so three times.
+        for round in 1..=3 {
+            let late = lateness(&server, &mut fleet, release, round).await;
+            println!(
+                "{release}: a blocked worker began {} ms (p50), {} ms (p99) after the instant",
+                late[50], late[98]
+            );
+            assert!(late[0] >= 0, "{} ms early", -late[0]);
+            // One that nobody wakes looks every five seconds at the soonest.
+            assert!(late[50] < 1_000, "{release}: {late:?}");
+            // The rest is for a machine that has nothing else to do.
+            if !is_soak() || late[98] <= 50 {
+                break;
+            }
+            assert!(round < 3, "{release}: {late:?}");
+        }
     }
     server.stop();
+}
+
+/// How late the jobs of a hundred tasks begin, one every 20 ms, in milliseconds and in order.
+async fn lateness(server: &Server, fleet: &mut Fleet, topic: &str, round: usize) -> Vec<i64> {
+    let due = |n: i64| Utc::now() + TimeDelta::milliseconds(1_000 + 20 * n);
+    let instants: Vec<_> = (0..100).map(due).collect();
+    let task = |at: &DateTime<Utc>| json!({"topic": topic, "runAt": at.to_rfc3339(), "timezone": "UTC"});
+    let ids = make_all(server, instants.iter().map(task).collect()).await;
+    let jobs = fleet.jobs(1 + 100 * round);
+    let mut late: Vec<i64> = ids
+        .iter()
+        .zip(&instants)
+        .map(|(id, at)| jobs[&format!("t_{id}")]["at"].as_i64().unwrap() - at.timestamp_millis())
+        .collect();
+    late.sort_unstable();
+    late
 }
 
 /// The database is what it was before, as after a crash or from a backup; the queue is not.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{
-    fleet, make, make_all, serve, serve_by, until, until_answered, until_completed, until_handed_over, working_fleet,
+    backfill, fleet, is_soak, make, make_all, schedule_of, serve, serve_by, until, until_answered, until_completed,
+    until_handed_over, working_fleet,
 };
 use crate::fleet::RELEASES;
 use crate::on_each_database;
@@ -18,22 +19,36 @@ on_each_database!(
 );
 
 async fn what_a_flushed_redis_lost_is_handed_over_again(database: Database) {
-    let (redis, mut server) = serve(&database);
-    let Some(mut fleet) = working_fleet(&server, &redis, "bullmq6", "jobs").await else { return };
-    let task = |n: usize| json!({"topic": "jobs", "payload": {"n": n, "sleep": 20}});
-    make_all(&server, (0..300).map(task).collect()).await;
-    fleet.tries(60);
-    redis.forget();
-    until_completed(&database, 300).await;
-    loop {
-        let told = server.process.wait_for_log("hand-overs reconciled");
-        let told: Value = serde_json::from_str(&told).unwrap();
-        assert!(told["scanned"].is_u64() && told["skipped"].is_u64(), "{told}");
-        if told["healed"].as_u64().unwrap() > 0 {
-            break;
+    // Half of them fires, half tasks of callers.
+    let half = if is_soak() { 500 } else { 150 };
+    for (nth, release) in RELEASES.into_iter().enumerate() {
+        let (redis, mut server) = serve(&database);
+        let Some(mut fleet) = working_fleet(&server, &redis, release, release).await else { return };
+        let payload = |n: usize| json!({"n": n, "sleep": 20});
+        let schedule = schedule_of(&server, release, payload(7)).await;
+        let task = |n: usize| json!({"topic": release, "payload": payload(n)});
+        make_all(&server, (0..half / 2).map(task).collect()).await;
+        backfill(&server, &schedule, half).await;
+        make_all(&server, (half / 2..half).map(task).collect()).await;
+        fleet.tries(half / 2);
+        redis.forget();
+        until_completed(&database, 2 * half as i64 * (nth as i64 + 1)).await;
+        until_handed_over(&database, 0).await;
+        // None has ended otherwise, and no fire stands without its end.
+        until(&database, "SELECT count(*) FROM punctual_task_history WHERE status <> 'completed'", 0).await;
+        until(&database, "SELECT count(*) FROM punctual_tasks", 0).await;
+        let ended = server.get(&format!("/api/v1/schedules/{schedule}/executions?limit=1000&status=completed")).await;
+        assert_eq!(ended.json()["items"].as_array().unwrap().len(), half, "{release}");
+        loop {
+            let told = server.process.wait_for_log("hand-overs reconciled");
+            let told: Value = serde_json::from_str(&told).unwrap();
+            assert!(told["scanned"].is_u64() && told["skipped"].is_u64(), "{told}");
+            if told["healed"].as_u64().unwrap() > 0 {
+                break;
+            }
         }
+        server.stop();
     }
-    server.stop();
 }
 
 async fn what_ends_while_nobody_follows_is_found_after_a_restart(database: Database) {

@@ -1,6 +1,7 @@
 //! The route `bullmq`, seen by unmodified workers of BullMQ's releases 5 and 6.
 
 mod cancelling;
+mod checklist;
 mod hand_over;
 mod healing;
 mod messages;
@@ -9,6 +10,7 @@ mod tries;
 
 use std::time::Duration;
 
+use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
@@ -88,13 +90,30 @@ async fn until_completed(database: &Database, count: i64) {
 
 /// Makes a schedule of that topic which does not fire by itself for a while.
 async fn schedule(server: &Server, topic: &str) -> String {
+    schedule_of(server, topic, json!({"n": 7, "e": []})).await
+}
+
+async fn schedule_of(server: &Server, topic: &str, payload: Value) -> String {
     let body = json!({
-        "name": topic, "topic": topic, "cronExpression": "* * * * *", "timezone": "UTC", "payload": {"n": 7, "e": []},
+        "name": topic, "topic": topic, "cronExpression": "* * * * *", "timezone": "UTC", "payload": payload,
         "overlapPolicy": "allow", "maxRetries": 2, "enabled": false,
     });
     let answer = server.post("/api/v1/schedules", body.to_string()).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Has a schedule of every minute fire for so many minutes that are past.
+async fn backfill(server: &Server, schedule: &str, minutes: usize) {
+    let to = Utc::now() - TimeDelta::minutes(1);
+    let stretch = json!({"from": (to - TimeDelta::minutes(minutes as i64)).to_rfc3339(), "to": to.to_rfc3339()});
+    let filled = server.post(&format!("/api/v1/schedules/{schedule}/backfill"), stretch.to_string()).await;
+    assert_eq!(filled.json()["made"], minutes, "{filled:?}");
+}
+
+/// Whether there is time for more.
+fn is_soak() -> bool {
+    std::env::var_os("PUNCTUAL_SOAK").is_some()
 }
 
 /// Number, outcome and error of a task's attempts; each begins when the one before has ended.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{define, fleet, make, serve, serve_by, until_handed_over, working_fleet};
-use crate::fleet::Fleet;
+use super::{attempts, define, fleet, make, make_all, serve, serve_by, until_handed_over, working_fleet};
+use crate::fleet::{Fleet, RELEASES};
 use crate::on_each_database;
 use crate::support::{Database, Redis, Server, beside_us};
 
@@ -48,6 +48,43 @@ async fn a_queue_that_refuses_a_job_gets_nothing_of_it_and_others_are_served() {
     let well = make(&server, json!({"topic": "well", "payload": {"n": 2}})).await;
     assert_eq!(server.ended_task(&well).await["status"], "completed");
     assert_eq!(fleet.tries(7).len(), 7);
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_redis_does_not_take_waits_and_nothing_is_lost() {
+    let database = Database::sqlite();
+    let (redis, server) = serve(&database);
+    for release in RELEASES {
+        let Some(mut fleet) = fleet(&server, &redis, release, release).await else { return };
+        let tasks = |from: usize| (from..from + 20).map(|n| json!({"topic": release, "payload": {"n": n}})).collect();
+        let mut ids = make_all(&server, tasks(0)).await;
+        until_handed_over(&database, 20).await;
+        assert_eq!(redis.ask("CONFIG SET maxmemory 1mb"), "+OK");
+        let refused = make_all(&server, tasks(20)).await;
+        for id in &refused {
+            let task = server.wait_for(&format!("/api/v1/tasks/{id}"), |task| task["error"].is_string()).await;
+            let error = task["error"].as_str().unwrap();
+            assert!(error.starts_with(&format!("the queue {release} does not take it")), "{error}");
+            assert!(error.contains("OOM"), "{error}");
+            assert_eq!(redis.ask(&format!("EXISTS bull:{release}:t_{id}")), ":0");
+        }
+        assert_eq!(redis.ask(&format!("LLEN bull:{release}:wait")), ":20");
+        let why = server.get(&format!("/api/v1/why/{}", refused[0])).await.json();
+        assert!(why.to_string().contains("OOM"), "{why}");
+        assert_eq!(redis.ask("CONFIG SET maxmemory 0"), "+OK");
+        fleet.tell("worker");
+        ids.extend(refused);
+        for (n, id) in ids.iter().enumerate() {
+            let task = server.ended_task(id).await;
+            assert_eq!((&task["result"], &task["error"]), (&json!({"did": n}), &Value::Null), "{release}: {task:#}");
+            let mut outcomes = attempts(&task).into_iter().map(|(_, outcome, _)| outcome.unwrap());
+            assert_eq!(outcomes.next_back().as_deref(), Some("completed"), "{release}: {task:#}");
+            // What was refused has used up no attempt.
+            assert!(outcomes.all(|outcome| outcome == "snoozed"), "{release}: {task:#}");
+        }
+        assert_eq!(fleet.jobs(40).len(), 40);
+    }
     server.stop();
 }
 
