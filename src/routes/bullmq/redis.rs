@@ -328,16 +328,16 @@ mod tests {
         let completed = |value: &str| Some(Told::Ended(JobEnd::Completed(Some(value.into()))));
         let failed = |why: &str| Some(Told::Ended(JobEnd::Failed(why.into())));
         for (fields, told) in [
-            ("event=completed jobId=t_1 returnvalue=5 prev=active", completed("5")),
-            ("event=failed jobId=f_1 failedReason=no prev=active", failed("no")),
-            ("event=failed jobId=f_1", failed("")),
-            ("event=delayed jobId=t_1 delay=5", Some(Told::WentBack)),
-            ("event=waiting jobId=t_1 prev=active", Some(Told::WentBack)),
-            ("event=waiting jobId=t_1 prev=delayed", None),
-            ("event=waiting jobId=t_1", None),
-            ("event=active jobId=t_1 prev=waiting", Some(Told::Began)),
-            ("event=added jobId=t_1 name=x", None),
-            ("event=progress jobId=t_1 data=5", Some(Told::Progress("5".into()))),
+            ("event=completed jobId=TASK returnvalue=5 prev=active", completed("5")),
+            ("event=failed jobId=FIRE failedReason=no prev=active", failed("no")),
+            ("event=failed jobId=FIRE", failed("")),
+            ("event=delayed jobId=TASK delay=5", Some(Told::WentBack)),
+            ("event=waiting jobId=TASK prev=active", Some(Told::WentBack)),
+            ("event=waiting jobId=TASK prev=delayed", None),
+            ("event=waiting jobId=TASK", None),
+            ("event=active jobId=TASK prev=waiting", Some(Told::Began)),
+            ("event=added jobId=TASK name=x", None),
+            ("event=progress jobId=TASK data=5", Some(Told::Progress("5".into()))),
             ("event=progress jobId=welcome__17 data=5", None),
             ("event=completed jobId=welcome__17 returnvalue=5", completed("5")),
             ("event=active jobId=welcome__17 prev=waiting", None),
@@ -346,6 +346,8 @@ mod tests {
         ] {
             let field = |name: &str| {
                 let of = |pair: &str| pair.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+                let fields = fields.replace("TASK", "t_00000000-0000-0000-0000-000000000001");
+                let fields = fields.replace("FIRE", "f_00000000-0000-0000-0000-000000000002_1794830400123");
                 fields.split(' ').find_map(of)
             };
             assert_eq!(event(&field).map(|(_, told)| told), told, "{fields}");
