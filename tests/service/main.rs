@@ -10,6 +10,7 @@ mod api_page;
 mod attempts;
 mod backup;
 mod batch;
+mod bench;
 mod bridge;
 mod bulk;
 mod bullmq;
