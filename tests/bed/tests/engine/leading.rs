@@ -1,10 +1,12 @@
 //! Schedules of three nodes whose leader is killed or stalls, whose clocks are wrong, and whose Redis forgets everything every
 //! second: each instant is fired, and once.
 
+use std::time::Instant;
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use crate::bed::scaled;
+use crate::bed::{scaled, scaled_seconds};
 use crate::cluster::{Clock, Cluster, Faketime, Proof, Terms};
 use crate::support::{Samples, Server};
 
@@ -90,6 +92,25 @@ async fn a_leader_that_stalls_for_longer_than_its_lease_fires_nothing_twice() {
     cluster.nodes[stalled].process.signal("CONT");
     cluster.until_fired(SCHEDULES * scaled(16, 50)).await;
     check(&cluster, from).await;
+    cluster.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_leads_within_the_lease_of_a_leader_that_died_and_at_once_after_one_that_stopped() {
+    let terms = Terms::scaled();
+    let clocks = vec![Clock::Right, Clock::Right, Clock::Right];
+    let Some(mut cluster) = Cluster::start(terms, clocks).await else { return };
+    for (how, most) in [("KILL", terms.lease() + scaled_seconds(30, 1)), ("TERM", scaled_seconds(30, 1))] {
+        let leader = cluster.leader(None).await;
+        let mut ended = cluster.nodes.remove(leader);
+        let ended_at = Instant::now();
+        ended.process.signal(how);
+        cluster.leader(None).await;
+        let led_after = ended_at.elapsed();
+        println!("another led {led_after:?} after the leader got SIG{how}, with a lease of {:?}", terms.lease());
+        assert!(led_after <= most, "{how}: only after {led_after:?}");
+        assert_eq!(ended.process.wait().code(), (how == "TERM").then_some(0));
+    }
     cluster.stop();
 }
 
