@@ -137,15 +137,21 @@ async fn check(cluster: &Cluster, from: DateTime<Utc>) {
 
     let number = async |statement: String| cluster.database.number(&statement).await;
     let before = to.to_rfc3339();
-    // An interval's instants are whole seconds after it was made.
-    let instants =
-        "ceil(extract(epoch FROM '{before}'::timestamptz - s.created_at))::bigint - 1".replace("{before}", &before);
-    let wrong = format!(
-        "SELECT count(*) FROM punctual_schedules AS s WHERE substr(s.name, 2)::integer % 2 = 1 AND {instants} <> (
-            SELECT count(DISTINCT scheduled_at) FROM punctual_fires AS f
-            WHERE f.schedule_id = s.id AND f.scheduled_at < '{before}' AND f.task_id IS NOT NULL)"
-    );
-    assert_eq!(number(wrong).await, 0);
+    // Every whole second after it was made, by the clock for an expression, since then for an interval.
+    let by_the_clock =
+        format!("ceil(extract(epoch FROM '{before}'::timestamptz)) - floor(extract(epoch FROM s.created_at)) - 1");
+    let since = format!("ceil(extract(epoch FROM '{before}'::timestamptz - s.created_at)) - 1");
+    for (remainder, instants) in [(0, by_the_clock), (1, since)] {
+        let is_one = format!("substr(s.name, 2)::integer % 2 = {remainder}");
+        let count = number(format!("SELECT count(*) FROM punctual_schedules AS s WHERE {is_one}")).await;
+        assert_eq!(count, SCHEDULES as i64 / 2);
+        let wrong = format!(
+            "SELECT count(*) FROM punctual_schedules AS s WHERE {is_one} AND ({instants})::bigint <> (
+                SELECT count(DISTINCT scheduled_at) FROM punctual_fires AS f
+                WHERE f.schedule_id = s.id AND f.scheduled_at < '{before}' AND f.task_id IS NOT NULL)"
+        );
+        assert_eq!(number(wrong).await, 0, "{instants}");
+    }
     let tasks = format!(
         "(SELECT schedule_id, scheduled_at FROM punctual_tasks WHERE scheduled_at < '{before}'
           UNION ALL SELECT schedule_id, scheduled_at FROM punctual_task_history WHERE scheduled_at < '{before}')"
