@@ -75,8 +75,8 @@ async fn a_hundred_thousand_tasks_of_the_future_cost_a_node_nothing() {
     if let (Some(before), Some(after), Some(kib)) = (worked, node.process.cpu_time(), node.process.resident_kib()) {
         let (share, mib) = ((after - before).as_secs_f64() / seconds as f64, kib as f64 / 1024.0);
         println!("{asked} statements in {seconds} s, {:.2} % of a core, {mib:.0} MiB", share * 100.0);
-        // The system counts in hundredths of a second, and a few seconds of 0.2 % have few of them.
-        let most = scaled(100, 20) as f64 / 10_000.0;
+        // Of 0.2 % a few seconds have few of the hundredths that the system counts, and a build that was not optimised takes more.
+        let most = if cfg!(debug_assertions) { scaled(100, 40) } else { scaled(100, 20) } as f64 / 10_000.0;
         assert!(share < most, "{:.2} % of a core", share * 100.0);
         assert!(mib < MOST_MIB, "{mib:.0} MiB");
     }
