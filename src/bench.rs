@@ -1,7 +1,8 @@
 //! What `punctual bench` measures: this build's engine on a scratch database.
 //!
 //! Every workload runs the same actors on the same store as `serve`: real claims, leases, fences and history rows. Each
-//! run makes its scratch place anew and removes it, also when it fails.
+//! run makes its scratch place anew and removes it, also when it fails; only rows of millions that do nothing but be there
+//! are written once, and stay for all runs.
 
 mod burst;
 mod drain;
@@ -9,6 +10,7 @@ mod enqueue;
 mod failover;
 mod latency;
 mod precision;
+mod progress;
 mod recurring;
 mod schedules;
 mod tick;
@@ -40,18 +42,20 @@ pub(crate) use enqueue::Enqueue;
 pub(crate) use failover::{End, Failover};
 pub(crate) use latency::Latency;
 pub(crate) use precision::Precision;
+pub(crate) use progress::Progress;
 pub(crate) use recurring::Recurring;
 pub(crate) use tick::Tick;
 
 /// The topic that is measured.
 const TOPIC: &str = "bench";
 
-/// What one run measured.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Figure {
+/// What the runs of a workload measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Figures {
     pub(crate) workload: &'static str,
     pub(crate) n: u64,
-    pub(crate) value: Value,
+    /// One of each run; there is at least one.
+    pub(crate) values: Vec<Value>,
     pub(crate) unit: &'static str,
     pub(crate) config: String,
 }
@@ -90,23 +94,42 @@ pub(crate) struct Bench {
     pub(crate) redis_url: Option<Secret>,
     pub(crate) max_tasks_per_poll: u32,
     pub(crate) concurrency: u32,
+    /// How often a workload is measured.
+    pub(crate) runs: u32,
+    pub(crate) progress: Progress,
 }
 
 impl Bench {
+    /// Measures as often as asked for, each time on a scratch database of its own.
+    async fn each_run(&self, measure: impl AsyncFn(&Site<'_>) -> Result<Value>) -> Result<Vec<Value>> {
+        self.each_scratch(async |scratch| self.at(scratch, async |site| measure(site).await).await).await
+    }
+
+    /// The same for what opens the scratch database by itself.
+    async fn each_scratch(&self, measure: impl AsyncFn(&Scratch) -> Result<Value>) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        for run in 1..=self.runs {
+            self.progress.run(run, self.runs);
+            values.push(self.on_scratch(async |scratch| measure(scratch).await).await?);
+        }
+        Ok(values)
+    }
+
     /// Runs `measure` on a scratch database, and removes that whatever comes of it.
-    async fn on_scratch<T>(&self, measure: impl AsyncFnOnce(&Site<'_>) -> Result<T>) -> Result<T> {
+    async fn on_scratch<T>(&self, measure: impl AsyncFnOnce(&Scratch) -> Result<T>) -> Result<T> {
         // What is measured counts and measures itself as the service does.
         let _upkeep = Exporter::of_process().keep_up();
         let scratch = Scratch::create(&self.database_url).await?;
         let measured = tokio::select! {
-            measured = self.on(&scratch, measure) => measured,
+            measured = measure(&scratch) => measured,
             _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
         };
         let removed = scratch.remove().await.context("the scratch database was not removed");
         measured.and_then(|measured| removed.map(|()| measured))
     }
 
-    async fn on<T>(&self, scratch: &Scratch, measure: impl AsyncFnOnce(&Site<'_>) -> Result<T>) -> Result<T> {
+    /// Opens a scratch database in which the topic is defined, and closes it after.
+    async fn at<T>(&self, scratch: &Scratch, measure: impl AsyncFnOnce(&Site<'_>) -> Result<T>) -> Result<T> {
         let store = punctual_store::connect(scratch.url(), Options::default()).await?;
         let mut topic = TopicDefinition::new(TOPIC.parse()?, Route::Handler);
         topic.concurrency = self.concurrency;
@@ -116,9 +139,13 @@ impl Bench {
         measured
     }
 
+    fn database(&self) -> &'static str {
+        if self.database_url.starts_with("sqlite:") { "sqlite" } else { "postgres" }
+    }
+
     fn config(&self) -> String {
-        let database = if self.database_url.starts_with("sqlite:") { "sqlite" } else { "postgres" };
-        format!("{database} batch={} concurrency={} (history)", self.max_tasks_per_poll, self.concurrency)
+        let Self { max_tasks_per_poll, concurrency, .. } = self;
+        format!("{} batch={max_tasks_per_poll} concurrency={concurrency} (history)", self.database())
     }
 }
 
@@ -148,23 +175,36 @@ impl Site<'_> {
     }
 }
 
-/// A task like those the peers are measured with.
+/// A payload like those the peers are measured with.
+#[derive(Serialize)]
+struct Payload {
+    kind: &'static str,
+    seq: u64,
+    user: String,
+    note: &'static str,
+}
+
+impl Payload {
+    fn new(i: u64) -> Self {
+        let user = format!("user-{:08}", i % 100_000);
+        Self { kind: "noop", seq: i, user, note: "abcdefghijklmnopqrstuvwxyz0123456789abcdef" }
+    }
+}
+
+/// A task with such a payload.
 fn task(i: u64) -> NewTask {
     let mut task = NewTask::new(Topic::from_stored(TOPIC));
-    let user = i % 100_000;
-    task.payload = Json::from_stored(format!(
-        r#"{{"kind":"noop","seq":{i},"user":"user-{user:08}","note":"abcdefghijklmnopqrstuvwxyz0123456789abcdef"}}"#
-    ));
+    task.payload = Json::from_stored(serde_json::to_string(&Payload::new(i)).expect("text and a number"));
     task
 }
 
 /// The number of a task made by [`task`].
 fn number_of(attempt: &punctual_sdk::Attempt) -> Option<usize> {
     #[derive(serde::Deserialize)]
-    struct Payload {
+    struct Numbered {
         seq: usize,
     }
-    attempt.payload_as::<Payload>().ok().map(|payload| payload.seq)
+    attempt.payload_as::<Numbered>().ok().map(|payload| payload.seq)
 }
 
 /// Waits in milliseconds, as their percentiles.

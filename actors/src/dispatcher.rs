@@ -526,3 +526,6 @@ impl Dispatcher {
 pub(crate) fn is_suspect(task: &Task) -> bool {
     task.lost > 1
 }
+
+#[cfg(test)]
+mod tests;

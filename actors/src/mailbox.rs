@@ -64,11 +64,16 @@ impl Question {
 pub(crate) struct Probe {
     question: Question,
     reply: oneshot::Sender<Mailbox>,
+    /// Whoever answers it fails.
+    #[cfg(test)]
+    is_poisoned: bool,
 }
 
 impl Probe {
     /// Answers it; whoever asked may have stopped waiting.
     pub(crate) fn answer(self) {
+        #[cfg(test)]
+        assert!(!self.is_poisoned, "poisoned");
         let _ = self.reply.send(self.question.answer());
     }
 }
@@ -95,14 +100,27 @@ impl<M: Message> Post<M> {
     /// Asks it; the answer is none if it is gone or busy.
     pub(crate) fn look(&self, ask: fn(Probe) -> M) -> BoxFuture<'static, Option<Mailbox>> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.actor.cast(ask(Probe { question: self.handled.question(), reply }));
-        let is_sent = sent.is_ok();
+        let probe = Probe {
+            question: self.handled.question(),
+            reply,
+            #[cfg(test)]
+            is_poisoned: false,
+        };
+        let is_sent = self.actor.cast(ask(probe)).is_ok();
         Box::pin(async move {
             if !is_sent {
                 return None;
             }
             tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
         })
+    }
+
+    /// Has it fail.
+    #[cfg(test)]
+    pub(crate) fn fail(&self, ask: fn(Probe) -> M) {
+        let (reply, _) = oneshot::channel();
+        // One that is gone has failed already.
+        let _ = self.actor.cast(ask(Probe { question: self.handled.question(), reply, is_poisoned: true }));
     }
 }
 

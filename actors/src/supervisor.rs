@@ -89,6 +89,9 @@ pub(crate) enum SupervisorMessage {
     Flush,
     /// The last outcomes are written, and the last messages sent.
     Flushed,
+    /// Have an actor fail, by its name.
+    #[cfg(test)]
+    Fail(String),
 }
 
 /// The actors there is one of.
@@ -177,10 +180,23 @@ pub(crate) struct State {
     elector: Post<ElectorMessage>,
     notifier: Post<NotifierMessage>,
     dispatchers: HashMap<Topic, Post<DispatcherMessage>>,
-    failures: VecDeque<Instant>,
+    budget: Budget,
     history: History,
     overhear: Option<Tell>,
     phase: Phase,
+}
+
+/// When actors failed lately.
+#[derive(Default)]
+struct Budget(VecDeque<Instant>);
+
+impl Budget {
+    /// Counts a failure; how long to wait before the actor starts again, `None` if that was one too many.
+    fn spend(&mut self, now: Instant) -> Option<Duration> {
+        self.0.push_back(now);
+        self.0.retain(|failed_at| now - *failed_at < BUDGET_TIME);
+        (self.0.len() <= BUDGET).then(|| FIRST_WAIT * 2u32.pow(self.0.len() as u32 - 1))
+    }
 }
 
 /// How far stopping has come.
@@ -215,7 +231,7 @@ impl Actor for Supervisor {
             elector,
             notifier,
             dispatchers: HashMap::new(),
-            failures: VecDeque::new(),
+            budget: Budget::default(),
             history: History::default(),
             overhear: None,
             phase: Phase::Running,
@@ -276,6 +292,8 @@ impl Actor for Supervisor {
             }
             SupervisorMessage::Flush => flush(&myself, state),
             SupervisorMessage::Flushed => myself.stop(None),
+            #[cfg(test)]
+            SupervisorMessage::Fail(actor) => tests::fail(state, &actor),
         }
         Ok(())
     }
@@ -424,16 +442,13 @@ fn failed(
     metrics::counter!("punctual_actor_restarts_total", "actor" => name).increment(1);
 
     let now = Instant::now();
-    state.failures.push_back(now);
-    state.failures.retain(|failed_at| now - *failed_at < BUDGET_TIME);
-    if state.failures.len() > BUDGET {
+    let Some(wait) = state.budget.spend(now) else {
         return Err(format!("{BUDGET} failures within {BUDGET_TIME:?}, the last of the {name}: {error}").into());
-    }
+    };
     let failure = Failure { failed_at: now.into_std(), error: error.to_owned() };
     match child {
         Some(child) => {
             state.history.note(name.to_owned(), failure);
-            let wait = FIRST_WAIT * 2u32.pow(state.failures.len() as u32 - 1);
             later(myself, wait, SupervisorMessage::Restart(child));
             Ok(())
         }
@@ -607,3 +622,6 @@ fn later(myself: &ActorRef<SupervisorMessage>, wait: Duration, message: Supervis
         let _ = myself.cast(message);
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use chrono::TimeDelta;
 
 use super::schedules::{Noting, between};
-use super::{Bench, Figure, Site, Value, in_ms, waits};
+use super::{Bench, Figures, Site, Value, in_ms, waits};
 
 /// How long before the instant the engine is there and idle.
 const SETTLING: TimeDelta = TimeDelta::seconds(5);
@@ -22,14 +22,15 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
-        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
-        Ok(Figure { workload: "burst", n: self.schedules, value, unit: "ms", config: bench.config() })
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figures> {
+        let values = bench.each_run(async |site| self.measure(site).await).await?;
+        Ok(Figures { workload: "burst", n: self.schedules, values, unit: "ms", config: bench.config() })
     }
 
     async fn measure(self, site: &Site<'_>) -> Result<Value> {
         let margin = PER_SCHEDULE * self.schedules as i32 + SETTLING * 2;
         let at = site.store.now().await? + margin;
+        site.bench.progress.preparing();
         site.write_schedules(self.schedules, 24 * 60 * 60 * 1_000, |_| Some(at)).await?;
         site.scratch.come_to_rest().await?;
         let (noting, mut beginnings) = Noting::new();
@@ -46,10 +47,12 @@ impl Burst {
             tokio::time::sleep(LOOK).await;
         };
         let mut begun_after = Vec::new();
+        site.bench.progress.begin(self.schedules);
         while (begun_after.len() as u64) < self.schedules {
             let begun = tokio::time::timeout(PATIENCE, beginnings.recv()).await.ok().flatten();
             let (_, lag) = begun.with_context(|| format!("{} attempts began, and no more", begun_after.len()))?;
             begun_after.push(lag);
+            site.bench.progress.reached(begun_after.len() as u64);
         }
         engine.drain(PATIENCE).await?;
         let mut parts = vec![("drained", in_ms(between(at, drained_at)))];

@@ -8,7 +8,7 @@ use punctual_domain::store::Span;
 use tokio::time::Instant;
 
 use super::schedules::between;
-use super::{Bench, Figure, Site, Value, in_ms};
+use super::{Bench, Figures, Site, Value, in_ms};
 
 /// How many schedules fire every second, each at its own instant: so finely is it seen when firing goes on.
 const SCHEDULES: u64 = 100;
@@ -42,16 +42,16 @@ pub(crate) enum End {
 }
 
 impl Failover {
-    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figures> {
         ensure!(
             !bench.database_url.starts_with("sqlite:"),
             "a SQLite file has one node: nobody takes over; use PostgreSQL"
         );
-        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+        let values = bench.each_run(async |site| self.measure(site).await).await?;
         let lease = if bench.redis_url.is_some() { "Redis" } else { "PostgreSQL" };
         let end = format!("{:?}", self.end).to_lowercase();
         let config = format!("postgres lease in {lease} of {} s, leader ended by {end}", self.lease);
-        Ok(Figure { workload: "failover", n: 2, value, unit: "ms", config })
+        Ok(Figures { workload: "failover", n: 2, values, unit: "ms", config })
     }
 
     async fn measure(self, site: &Site<'_>) -> Result<Value> {
@@ -116,7 +116,7 @@ impl Node {
             .env("DATABASE_URL", site.scratch.url())
             .env("PUNCTUAL_LISTEN", "127.0.0.1:0")
             .env("PUNCTUAL_LEADER_LEASE_SECONDS", lease.to_string())
-            .env("PUNCTUAL_LEADER_HEARTBEAT_SECONDS", (f64::from(lease) / 3.0).to_string())
+            .env("PUNCTUAL_LEADER_HEARTBEAT_SECONDS", format!("{}ms", u64::from(lease) * 1_000 / 3))
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         match &site.bench.redis_url {

@@ -2,14 +2,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use punctual_actors::Hints;
-use punctual_domain::store::{Created, Creation, Store, StoreError};
-use punctual_domain::task::NewTask;
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Bench, Figure, Site, Value, number_of, task, waits};
+use super::{Bench, Figures, Site, Value, number_of, task, waits};
+use crate::wake::{Listening, Wake};
 
 /// How long a task that was written may take to begin before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,28 +20,33 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
-        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figures> {
+        let values = bench.each_run(async |site| self.measure(site).await).await?;
         let config = format!("{} every={}ms", bench.config(), self.gap.as_millis());
-        Ok(Figure { workload: "latency", n: self.tasks, value, unit: "ms", config })
+        Ok(Figures { workload: "latency", n: self.tasks, values, unit: "ms", config })
     }
 
     async fn measure(self, site: &Site<'_>) -> Result<Value> {
         let (begun, mut beginnings) = mpsc::unbounded_channel();
         let engine = site.start(Noting(begun)).await?;
-        let hints = engine.hints();
+        let listening = Listening::default();
+        listening.set(Some(engine.hints()));
+        // Writes as the service does.
+        let wake = Arc::new(Wake::new(listening, &site.store, Arc::default()));
         // The topic's Dispatcher is there before the first task that counts.
-        write(&*site.store, &hints, task(self.tasks)).await?;
+        wake.create_tasks(vec![task(self.tasks)], None).await?;
         tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("the first task did not begin")?;
 
         let sent = Arc::new(Mutex::new(vec![None; self.tasks as usize]));
+        site.bench.progress.begin(self.tasks);
         let first_at = Instant::now();
         for i in 0..self.tasks {
             tokio::time::sleep_until(first_at + self.gap * i as u32).await;
-            let (store, hints, sent) = (site.store.clone(), hints.clone(), sent.clone());
+            site.bench.progress.reached(i);
+            let (wake, sent) = (wake.clone(), sent.clone());
             tokio::spawn(async move {
                 sent.lock().expect("nobody panicked with it")[i as usize] = Some(Instant::now());
-                if let Err(error) = write(&*store, &hints, task(i)).await {
+                if let Err(error) = wake.create_tasks(vec![task(i)], None).await {
                     tracing::error!(%error, "a task was not written");
                 }
             });
@@ -58,19 +61,6 @@ impl Latency {
         engine.drain(PATIENCE).await?;
         Ok(waits(lags))
     }
-}
-
-/// Writes a task as the service does.
-async fn write(store: &dyn Store, hints: &Hints, task: NewTask) -> Result<(), StoreError> {
-    if let Some(begun) = hints.begin(&task).await {
-        return begun.map(drop);
-    }
-    if let Creation::Made(created) = store.create_tasks(vec![task], None).await? {
-        for Created::Fresh(task) | Created::Deduplicated(task) in created {
-            hints.task_written(task.topic.clone(), task.run_at);
-        }
-    }
-    Ok(())
 }
 
 /// Notes when each attempt began.

@@ -7,7 +7,7 @@ use punctual_domain::task::Due;
 use punctual_sdk::{Attempt, Handler, Outcome, async_trait};
 use tokio::sync::mpsc;
 
-use super::{Bench, Figure, Site, Value, task, waits};
+use super::{Bench, Figures, Site, Value, task, waits};
 use crate::SystemClock;
 
 /// How long before the first task is due all of them are written.
@@ -23,10 +23,10 @@ pub(crate) struct Precision {
 }
 
 impl Precision {
-    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
-        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figures> {
+        let values = bench.each_run(async |site| self.measure(site).await).await?;
         let config = format!("{} span={}s", bench.config(), self.span.as_secs());
-        Ok(Figure { workload: "timer", n: self.tasks, value, unit: "ms", config })
+        Ok(Figures { workload: "timer", n: self.tasks, values, unit: "ms", config })
     }
 
     async fn measure(self, site: &Site<'_>) -> Result<Value> {
@@ -43,10 +43,12 @@ impl Precision {
         site.store.create_tasks((0..self.tasks).map(due_at).collect(), None).await?;
         engine.hints().tasks_written();
         let mut lags = Vec::new();
+        site.bench.progress.begin(self.tasks);
         while (lags.len() as u64) < self.tasks {
             let next = tokio::time::timeout(PATIENCE, beginnings.recv()).await.context("a task did not begin")?;
             let (due_at, begun_at) = next.context("the engine gave up")?;
             lags.push((begun_at - due_at).to_std().unwrap_or_default());
+            site.bench.progress.reached(lags.len() as u64);
         }
         engine.drain(PATIENCE).await?;
         Ok(waits(lags))

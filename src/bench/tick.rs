@@ -5,7 +5,7 @@ use punctual_domain::store::{Lateness, Ticked};
 use punctual_domain::time::ZoneDatabase;
 use tokio::time::Instant;
 
-use super::{Bench, Figure, Site, Value, waits};
+use super::{Bench, Figures, Site, Value, waits};
 
 /// How many schedules one transaction decides at the most.
 const MOST: u32 = 1_000;
@@ -23,11 +23,11 @@ pub(crate) struct Tick {
 }
 
 impl Tick {
-    pub(crate) async fn run(self, bench: &Bench) -> Result<Figure> {
+    pub(crate) async fn run(self, bench: &Bench) -> Result<Figures> {
         ensure!(self.schedules.is_multiple_of(self.due), "--schedules must be a multiple of --due");
-        let value = bench.on_scratch(async |site| self.measure(site).await).await?;
+        let values = bench.each_run(async |site| self.measure(site).await).await?;
         let config = format!("{} due={} seconds={}", bench.config(), self.due, self.seconds);
-        Ok(Figure { workload: "tick", n: self.schedules, value, unit: "ms", config })
+        Ok(Figures { workload: "tick", n: self.schedules, values, unit: "ms", config })
     }
 
     /// Ticks as a leader does, second by second, and measures each round.
@@ -43,6 +43,7 @@ impl Tick {
         while site.store.tick(Lateness::Any, MOST, &decide).await?.schedules > 0 {}
 
         let mut rounds = Vec::new();
+        site.bench.progress.begin(self.seconds);
         let mut second = site.store.now().await?.trunc_subsecs(0);
         for _ in 0..self.seconds {
             second += TimeDelta::seconds(1);
@@ -52,6 +53,7 @@ impl Tick {
             let Ticked { schedules, .. } = site.store.tick(Lateness::AtMost(MISFIRE_THRESHOLD), MOST, &decide).await?;
             site.store.next_tick_at().await?;
             rounds.push(begun_at.elapsed());
+            site.bench.progress.reached(rounds.len() as u64);
             ensure!(schedules == self.due, "{schedules} schedules were due in one second");
         }
         Ok(waits(rounds))

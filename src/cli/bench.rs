@@ -1,6 +1,6 @@
 //! `punctual bench`: measures this build on this database, in a scratch schema or file that is removed after.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::ConfigArgs;
-use crate::bench::{Bench, Burst, Drain, End, Enqueue, Failover, Figure, Latency, Precision, Recurring, Tick, Value};
+use crate::bench::{
+    Bench, Burst, Drain, End, Enqueue, Failover, Figures, Latency, Precision, Progress, Recurring, Tick, Value,
+};
 use crate::plugins::Plugins;
 
 /// Measures this build on this database, in a scratch schema or file that is removed after.
@@ -42,7 +44,7 @@ enum Workload {
         #[arg(long, default_value_t = 0)]
         history: u64,
     },
-    /// Writes tasks, each call answered after its commit
+    /// Writes tasks as a program does through the library, each call answered after its commit
     Enqueue {
         #[command(flatten)]
         shape: Shape,
@@ -78,12 +80,12 @@ enum Workload {
         #[arg(long, default_value_t = 20, value_name = "S")]
         span: u64,
     },
-    /// Whether schedules that fire every second all do, and how late their tasks begin
+    /// Whether schedules that fire every second all do, and how late their tasks begin; fails if one does not
     Recurring {
         #[command(flatten)]
         shape: Shape,
         /// How many schedules there are
-        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        #[arg(long, visible_alias = "tasks", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         schedules: u64,
         /// For how many seconds they are measured
         #[arg(long, default_value_t = 60, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3_600))]
@@ -155,15 +157,12 @@ impl BenchArgs {
             redis_url: config.redis_url,
             max_tasks_per_poll: shape.batch,
             concurrency: shape.concurrency,
+            runs: shape.runs,
+            progress: Progress::new(),
         };
-        let mut figures = Vec::new();
-        for run in 1..=shape.runs {
-            progress(&format!("run {run} of {}…", shape.runs));
-            let figure = self.workload.run(&bench).await;
-            progress("");
-            figures.push(figure?);
-        }
-        let summary = Summary::of(&figures);
+        let figures = self.workload.run(&bench).await;
+        bench.progress.clear();
+        let summary = Summary::of(figures?);
         let mut out = std::io::stdout().lock();
         if shape.json {
             writeln!(out, "{}", serde_json::to_string(&summary)?)?;
@@ -188,7 +187,7 @@ impl Workload {
         }
     }
 
-    async fn run(&self, bench: &Bench) -> Result<Figure> {
+    async fn run(&self, bench: &Bench) -> Result<Figures> {
         match *self {
             Self::Drain { tasks, future, history, .. } => Drain { tasks, future, history }.run(bench).await,
             Self::Enqueue { tasks, producers, per_call, .. } => Enqueue { tasks, producers, per_call }.run(bench).await,
@@ -203,15 +202,6 @@ impl Workload {
             Self::Tick { schedules, due, seconds, .. } => Tick { schedules, due, seconds }.run(bench).await,
             Self::Failover { end, lease, .. } => Failover { end, lease }.run(bench).await,
         }
-    }
-}
-
-/// Shows how far it is on a terminal, and stays quiet in a pipe.
-fn progress(text: &str) {
-    let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        // A terminal that is gone needs no progress.
-        let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
     }
 }
 
@@ -230,9 +220,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(figures: &[Figure]) -> Self {
-        let Figure { workload, n, unit, ref config, .. } = figures[0];
-        let values: Vec<_> = figures.iter().map(|figure| figure.value.clone()).collect();
+    fn of(Figures { workload, n, values, unit, config }: Figures) -> Self {
         Self {
             peer: "punctual",
             workload,
@@ -242,8 +230,8 @@ impl Summary {
                 if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
             }),
             unit,
-            config: config.clone(),
-            runs: figures.len(),
+            config,
+            runs: values.len(),
             min: each(&values, |sorted| sorted[0]),
             max: each(&values, |sorted| sorted[sorted.len() - 1]),
         }
@@ -261,7 +249,12 @@ impl Summary {
         let spread = self.min.parts().into_iter().zip(self.max.parts());
         for ((name, value), ((_, min), (_, max))) in self.value.parts().into_iter().zip(spread) {
             let spread = if *runs > 1 { format!("  ({min} to {max})") } else { String::new() };
-            text += &format!("  {name:<6} {value} {unit}{spread}\n");
+            let unit = match name {
+                "rate" => *unit,
+                "made" | "expected" => "fires",
+                _ => "ms",
+            };
+            text += &format!("  {name:<8} {value} {unit}{spread}\n");
         }
         text
     }
@@ -287,16 +280,30 @@ mod tests {
 
     #[test]
     fn several_runs_are_told_by_median_and_spread() {
-        let figure = |rate| Figure {
+        let figures = |rates: &[f64]| Figures {
             workload: "drain",
             n: 10,
-            value: Value::Rate(rate),
+            values: rates.iter().copied().map(Value::Rate).collect(),
             unit: "tasks/s",
             config: "sqlite".into(),
         };
-        let summary = Summary::of(&[figure(3.0), figure(1.0), figure(2.0)]);
-        assert_eq!(summary.to_text(), "drain, 10 tasks, 3 runs, sqlite\n  rate   2 tasks/s  (1 to 3)\n");
+        let summary = Summary::of(figures(&[3.0, 1.0, 2.0]));
+        assert_eq!(summary.to_text(), "drain, 10 tasks, 3 runs, sqlite\n  rate     2 tasks/s  (1 to 3)\n");
         assert_eq!((summary.value, summary.min, summary.max), (Value::Rate(2.0), Value::Rate(1.0), Value::Rate(3.0)));
-        assert_eq!(Summary::of(&[figure(1.0), figure(2.0)]).value, Value::Rate(1.5));
+        assert_eq!(Summary::of(figures(&[1.0, 2.0])).value, Value::Rate(1.5));
+    }
+
+    #[test]
+    fn each_number_has_its_unit() {
+        let summary = Summary::of(Figures {
+            workload: "recurring",
+            n: 2,
+            values: vec![Value::Parts(vec![("made", 20.0), ("expected", 20.0), ("p50", 1.5)])],
+            unit: "fires, ms",
+            config: "sqlite".into(),
+        });
+        let text =
+            "recurring, 2 schedules, 1 run, sqlite\n  made     20 fires\n  expected 20 fires\n  p50      1.5 ms\n";
+        assert_eq!(summary.to_text(), text);
     }
 }

@@ -159,6 +159,47 @@ const DRAIN: Duration = Duration::from_secs(25);
 /// }
 /// ```
 ///
+/// The same on PostgreSQL:
+///
+/// ```
+/// use punctual::{Attempt, NewTask, Outcome, Punctual};
+/// use sqlx::PgPool;
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// #   let Ok(server) = std::env::var("TEST_DATABASE_URL") else { return Ok(()) };
+/// #   let scratch = punctual_store::Scratch::create(&server).await?;
+/// #   let url = scratch.url();
+///     let (sent, mut mails) = tokio::sync::mpsc::unbounded_channel();
+///     let punctual = Punctual::builder()
+///         .database(url) // postgres://USER:PASSWORD@HOST/DATABASE
+///         .handler("signup.welcome", move |attempt: Attempt| {
+///             let sent = sent.clone();
+///             async move { sent.send(attempt.payload.get().to_owned()).map(|()| Outcome::completed()) }
+///         })
+///         .start()
+///         .await?;
+///     let pool = PgPool::connect(url).await?;
+///     sqlx::query("CREATE TABLE users (name text)").execute(&pool).await?;
+///
+///     let mut transaction = pool.begin().await?;
+///     punctual.enqueue_in(&mut transaction, NewTask::new("signup.welcome").payload("nobody")).await?;
+///     transaction.rollback().await?;
+///
+///     let mut transaction = pool.begin().await?;
+///     sqlx::query("INSERT INTO users VALUES ('Ada')").execute(&mut *transaction).await?;
+///     punctual.enqueue_in(&mut transaction, NewTask::new("signup.welcome").payload("Ada")).await?;
+///     transaction.commit().await?;
+///
+///     assert_eq!(mails.recv().await.unwrap(), "\"Ada\"");
+///     punctual.stop().await?;
+///     assert!(mails.recv().await.is_none());
+/// #   pool.close().await;
+/// #   scratch.remove().await?;
+///     Ok(())
+/// }
+/// ```
+///
 /// # Writing only
 ///
 /// [`Builder::connect`] runs nothing: its tasks are for the service, or another program, on the same PostgreSQL.

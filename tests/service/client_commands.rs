@@ -12,13 +12,13 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
 }
 
 /// A service, and the command line beside it.
-struct Desk {
+pub(crate) struct Desk {
     database: Database,
-    server: Server,
+    pub(crate) server: Server,
 }
 
 impl Desk {
-    fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let database = Database::sqlite();
         let server = Server::start(&database);
         Self { database, server }
@@ -28,18 +28,18 @@ impl Desk {
         run(punctual(self.database.folder.path()).args(arguments).env("PUNCTUAL_URL", &self.server.url))
     }
 
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let (code, out, error) = self.run(arguments);
         assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}: {out}");
         out
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let out = self.ok(&[arguments, &["--json"]].concat());
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let (code, out, error) = self.run(arguments);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {error}");
         error

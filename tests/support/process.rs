@@ -92,6 +92,15 @@ impl Process {
         line.split_whitespace().next()?.parse().ok()
     }
 
+    /// How long it has worked on a processor, where the system tells.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // After its name, which may have spaces, the twelfth and the thirteenth, in hundredths of a second.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let ticks = rest.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok());
+        Some(Duration::from_millis(ticks.sum::<Option<u64>>()? * 10))
+    }
+
     /// Sends a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();

@@ -1,7 +1,7 @@
 //! The plugin `bed`: one topic per way in which a handler can behave.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use punctual_sdk::{Attempt, Error, Handler, Message, Outcome, Plugin, Template, async_trait};
 use serde::Deserialize;
@@ -24,6 +24,7 @@ impl Plugin for Bed {
             ("bed.abort", Box::new(Abort)),
             ("bed.stall", Box::new(Stall)),
             ("bed.quick", Box::new(Quick)),
+            ("bed.late", Box::new(Late)),
             ("bed.post", Box::new(post)),
             ("bed.deliver", Box::new(deliver)),
         ]
@@ -90,7 +91,11 @@ impl Handler for Sleep {
     async fn handle(&self, attempt: Attempt) -> Outcome {
         match attempt.cancelled.run_until_cancelled(Work::of(&attempt).wait()).await {
             Some(()) => Outcome::completed_with(attempt.epoch),
-            None => Outcome::Cancelled,
+            None => {
+                // Read from the log by those who want to know.
+                eprintln!("told to stop: {}", attempt.task_id);
+                Outcome::Cancelled
+            }
         }
     }
 }
@@ -153,6 +158,17 @@ impl Handler for Quick {
     async fn handle(&self, _: Attempt) -> Outcome {
         tokio::time::sleep(Duration::from_millis(1)).await;
         Outcome::completed()
+    }
+}
+
+/// Completes at once, with how many microseconds after its instant it began.
+struct Late;
+
+#[async_trait]
+impl Handler for Late {
+    async fn handle(&self, attempt: Attempt) -> Outcome {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as i64;
+        Outcome::completed_with((now - attempt.run_at.timestamp_micros()).max(0))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use punctual_domain::id::TaskId;
 use punctual_domain::json::Json;
 use punctual_domain::task::NewTask;
 use serde_json::{Value, json};
@@ -32,6 +33,12 @@ pub(crate) fn scaled(short: usize, long: usize) -> usize {
     if std::env::var_os("PUNCTUAL_SOAK").is_some() { long } else { short }
 }
 
+/// The same as a stretch of time. What is bounded in `make soak` is hardly bounded in `make test`, where other tests keep the
+/// machine busy.
+pub(crate) fn scaled_seconds(short: usize, long: usize) -> Duration {
+    Duration::from_secs(scaled(short, long) as u64)
+}
+
 /// Makes so many tasks that are due now; answers their ids.
 pub(crate) async fn make_tasks(server: &Server, topic: &str, payload: Value, count: usize) -> Vec<String> {
     let body = json!({"topic": topic, "payload": payload}).to_string();
@@ -41,16 +48,19 @@ pub(crate) async fn make_tasks(server: &Server, topic: &str, payload: Value, cou
 
 /// Makes so many tasks that are due now, in a database that no node is working on yet: more than one would send over HTTP.
 pub(crate) async fn queue(database: &Database, topic: &str, payload: Value, count: usize) {
+    let mut task = NewTask::new(topic.parse().unwrap());
+    task.payload = Json::parse(payload.to_string()).unwrap();
+    queue_like(database, &task, count).await;
+}
+
+/// The same for tasks that are like one in everything but their ids.
+pub(crate) async fn queue_like(database: &Database, task: &NewTask, count: usize) {
     let store = punctual_store::connect(&database.url, punctual_store::Options::default()).await.unwrap();
-    let new_task = |_| {
-        let mut task = NewTask::new(topic.parse().unwrap());
-        task.payload = Json::parse(payload.to_string()).unwrap();
-        task
-    };
+    let like = |_| NewTask { id: TaskId::generate(), ..task.clone() };
     let mut left = count;
     while left > 0 {
         let batch = left.min(1_000);
-        store.create_tasks((0..batch).map(new_task).collect(), None).await.unwrap();
+        store.create_tasks((0..batch).map(like).collect(), None).await.unwrap();
         left -= batch;
     }
     store.close().await.unwrap();

@@ -37,6 +37,11 @@ impl Terms {
             Self { lease: "3", heartbeat: "1" }
         }
     }
+
+    /// How long leadership lasts.
+    pub(crate) fn lease(self) -> Duration {
+        Duration::from_secs(self.lease.parse().unwrap())
+    }
 }
 
 /// What time a node believes it is.

@@ -1,10 +1,12 @@
 //! Schedules of three nodes whose leader is killed or stalls, whose clocks are wrong, and whose Redis forgets everything every
 //! second: each instant is fired, and once.
 
+use std::time::Instant;
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use crate::bed::scaled;
+use crate::bed::{scaled, scaled_seconds};
 use crate::cluster::{Clock, Cluster, Faketime, Proof, Terms};
 use crate::support::{Samples, Server};
 
@@ -93,6 +95,25 @@ async fn a_leader_that_stalls_for_longer_than_its_lease_fires_nothing_twice() {
     cluster.stop();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_leads_within_the_lease_of_a_leader_that_died_and_at_once_after_one_that_stopped() {
+    let terms = Terms::scaled();
+    let clocks = vec![Clock::Right, Clock::Right, Clock::Right];
+    let Some(mut cluster) = Cluster::start(terms, clocks).await else { return };
+    for (how, most) in [("KILL", terms.lease() + scaled_seconds(30, 1)), ("TERM", scaled_seconds(30, 1))] {
+        let leader = cluster.leader(None).await;
+        let mut ended = cluster.nodes.remove(leader);
+        let ended_at = Instant::now();
+        ended.process.signal(how);
+        cluster.leader(None).await;
+        let led_after = ended_at.elapsed();
+        println!("another led {led_after:?} after the leader got SIG{how}, with a lease of {:?}", terms.lease());
+        assert!(led_after <= most, "{how}: only after {led_after:?}");
+        assert_eq!(ended.process.wait().code(), (how == "TERM").then_some(0));
+    }
+    cluster.stop();
+}
+
 /// Schedules that fire every second: half of them all at the same instant, the others each at its own.
 async fn make_schedules(server: &Server) {
     for i in 0..SCHEDULES {
@@ -116,15 +137,21 @@ async fn check(cluster: &Cluster, from: DateTime<Utc>) {
 
     let number = async |statement: String| cluster.database.number(&statement).await;
     let before = to.to_rfc3339();
-    // An interval's instants are whole seconds after it was made.
-    let instants =
-        "ceil(extract(epoch FROM '{before}'::timestamptz - s.created_at))::bigint - 1".replace("{before}", &before);
-    let wrong = format!(
-        "SELECT count(*) FROM punctual_schedules AS s WHERE substr(s.name, 2)::integer % 2 = 1 AND {instants} <> (
-            SELECT count(DISTINCT scheduled_at) FROM punctual_fires AS f
-            WHERE f.schedule_id = s.id AND f.scheduled_at < '{before}' AND f.task_id IS NOT NULL)"
-    );
-    assert_eq!(number(wrong).await, 0);
+    // Every whole second after it was made, by the clock for an expression, since then for an interval.
+    let by_the_clock =
+        format!("ceil(extract(epoch FROM '{before}'::timestamptz)) - floor(extract(epoch FROM s.created_at)) - 1");
+    let since = format!("ceil(extract(epoch FROM '{before}'::timestamptz - s.created_at)) - 1");
+    for (remainder, instants) in [(0, by_the_clock), (1, since)] {
+        let is_one = format!("substr(s.name, 2)::integer % 2 = {remainder}");
+        let count = number(format!("SELECT count(*) FROM punctual_schedules AS s WHERE {is_one}")).await;
+        assert_eq!(count, SCHEDULES as i64 / 2);
+        let wrong = format!(
+            "SELECT count(*) FROM punctual_schedules AS s WHERE {is_one} AND ({instants})::bigint <> (
+                SELECT count(DISTINCT scheduled_at) FROM punctual_fires AS f
+                WHERE f.schedule_id = s.id AND f.scheduled_at < '{before}' AND f.task_id IS NOT NULL)"
+        );
+        assert_eq!(number(wrong).await, 0, "{instants}");
+    }
     let tasks = format!(
         "(SELECT schedule_id, scheduled_at FROM punctual_tasks WHERE scheduled_at < '{before}'
           UNION ALL SELECT schedule_id, scheduled_at FROM punctual_task_history WHERE scheduled_at < '{before}')"

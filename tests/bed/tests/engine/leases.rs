@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::bed::{LEASE, node, outcomes, queue, scaled, tasks, until_all_ended, until_ended, until_running};
+use crate::bed::{
+    LEASE, node, outcomes, queue, scaled, scaled_seconds, tasks, until_all_ended, until_ended, until_running,
+};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
@@ -78,7 +80,7 @@ async fn what_a_killed_node_held_is_done_by_the_other_and_nothing_else_is_done_t
     };
     let freed = Duration::from_micros(number(&last("ended_at")).await.max(0) as u64);
     println!("all were free again {freed:?} after the kill, with leases of {LEASE:?}");
-    assert!(freed < LEASE + Duration::from_secs(30), "they were free again only after {freed:?}");
+    assert!(freed < LEASE + scaled_seconds(30, 1), "they were free again only after {freed:?}");
     other.stop();
 }
 

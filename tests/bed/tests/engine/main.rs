@@ -1,6 +1,6 @@
 //! The engine when handlers, nodes and the database misbehave: the real binary with the plugin `bed`, killed, stalled and starved.
 //!
-//! Figures are printed, not asserted: `make soak` shows them, and does more of everything.
+//! Figures are printed: `make soak` shows them, does more of everything, and holds the figures to their bounds.
 
 // Each test binary uses its own part of it.
 #[allow(dead_code, unused_imports, unreachable_pub)]
@@ -11,6 +11,7 @@ mod bed;
 mod chaos;
 mod cluster;
 mod fairness;
+mod fencing;
 mod handlers;
 mod idle;
 mod leading;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::bed::{make_tasks, node, outcomes, paused_node, tasks, until_running};
+use crate::bed::{make_tasks, node, outcomes, paused_node, scaled_seconds, tasks, until_running};
 use crate::on_each_database;
 use crate::support::Database;
 
@@ -25,10 +25,12 @@ async fn what_a_stopping_node_cannot_finish_is_handed_back_as_if_it_had_not_begu
     assert_eq!(ready.json()["status"], "draining");
     assert_eq!(server.get("/livez").await.status, 200);
     assert_eq!(server.process.wait().code(), Some(0), "{:#?}", server.process.log());
+    let stopped_after = told_at.elapsed();
     println!(
         "stopped {:.1} s after SIGTERM, with 100 attempts under way and 5 s to drain",
-        told_at.elapsed().as_secs_f64()
+        stopped_after.as_secs_f64()
     );
+    assert!(stopped_after < scaled_seconds(60, 7), "it stopped only after {stopped_after:?}");
 
     let server = paused_node(&database);
     assert_eq!(tasks(&server, "status=pending").await.len(), 100);
