@@ -31,6 +31,13 @@ async fn a_schedule_is_written_with_a_preview_of_its_fires() {
         .await;
     browser.fill("#cronExpression", "0 9 1 * 1").await;
     browser.wait_for_text("restricts both the day of the month and the day of the week").await;
+    for (cron, said) in [("*/30 1 * * *", "it follows elapsed time"), ("0-59/30 1 * * *", "it follows the clock")] {
+        browser.fill("#cronExpression", cron).await;
+        browser.wait_for_text(said).await;
+    }
+    browser.fill("#cronExpression", "*/30 * * * *").await;
+    let is_plain = "return document.querySelectorAll('#preview tbody tr').length === 10 && !document.querySelector('#preview .remark')";
+    browser.wait_for(is_plain, &[], "a preview without a remark").await;
     browser.fill("#cronExpression", "30 2 * * *").await;
     let ten = "return document.querySelectorAll('#preview tbody tr').length === 10
         && document.querySelector('#preview').innerText.includes('02:30:00')";
