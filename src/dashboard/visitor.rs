@@ -21,6 +21,7 @@ use super::notice::Notice;
 use crate::cli::when;
 use crate::http::Api;
 use crate::http::auth::Caller;
+use crate::http::guard;
 use crate::http::problem::{Code, Problem};
 use crate::http::trace::RequestId;
 
@@ -67,6 +68,11 @@ impl Visitor {
     /// Whether they may do what needs this role. What they may not is not offered.
     pub(crate) fn may(&self, role: Role) -> bool {
         self.caller.may(role)
+    }
+
+    /// Whether they are on this machine, by the name that they call it: then its loopback addresses lead somewhere for them.
+    pub(crate) fn is_near(&self) -> bool {
+        guard::host(&self.uri, &self.headers).as_ref().is_some_and(guard::is_loopback)
     }
 
     /// A whole page.

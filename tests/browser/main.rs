@@ -12,6 +12,7 @@ mod actions;
 mod browser;
 mod demo;
 mod live;
+mod nodes;
 mod plain;
 mod roles;
 mod schedules;
