@@ -65,6 +65,12 @@ fn page(visitor: &Visitor, keys: &[ApiKey], form: &Form, refusal: Option<&str>) 
                 (parts::table("API keys, newest first", &["Name", "Role", "Topics", "Made", "State", ""], &rows))
             }
         }
+        @if visitor.may_for_all_topics(Role::Admin) { (new_key(keys, form, refusal)) }
+    }
+}
+
+fn new_key(keys: &[ApiKey], form: &Form, refusal: Option<&str>) -> Markup {
+    html! {
         section.sheet {
             h2 { "A new key" }
             @if let Some(refusal) = refusal { p.notice.refused role="alert" { (refusal) } }
@@ -129,7 +135,7 @@ fn cells(visitor: &Visitor, key: &ApiKey) -> Vec<Markup> {
             }
         },
         html! {
-            @if key.revoked_at.is_none() {
+            @if key.revoked_at.is_none() && visitor.may_for_all_topics(Role::Admin) {
                 div.actions { (parts::act(&format!("{PATH}/{}/revoke", encoded(&key.id.to_string())), "Revoke", "danger")) }
             }
         },
