@@ -1,8 +1,11 @@
 //! Who may do what, and that it is noted.
 
-use punctual_domain::key::Role;
+use punctual_domain::id::KeyId;
+use punctual_domain::key::{ApiKey, Role};
+use punctual_store::Options;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{NOWHERE, Visit, YEARLY, api, make};
 use crate::keys::add_key;
@@ -14,6 +17,7 @@ on_each_database!(
     forms_of_other_sites_are_refused,
     a_form_is_audited_as_the_call_that_it_makes,
     a_key_for_some_topics_is_offered_what_it_may_do_and_no_more,
+    however_many_keys_there_are_a_page_has_a_hundred,
 );
 
 /// What each route needs, as the rules say it. Left out are those for everybody, and `/live`, which does not end.
@@ -193,5 +197,27 @@ async fn a_key_for_some_topics_is_offered_what_it_may_do_and_no_more(database: D
             }
         }
     }
+    server.stop();
+}
+
+async fn however_many_keys_there_are_a_page_has_a_hundred(database: Database) {
+    let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
+    for i in 0..101_u32 {
+        let hash = Sha256::digest(i.to_string()).into();
+        let (id, name, created_at) = (KeyId::generate(), format!("worker {i}."), store.now().await.unwrap());
+        let key = ApiKey { id, name, role: Role::Submit, topics: Vec::new(), hash, created_at, revoked_at: None };
+        store.create_key(&key).await.unwrap();
+    }
+    store.close().await.unwrap();
+    add_key(&database, "pk_chief", Role::Admin, &[]).await;
+    let server = Server::start(&database);
+    let visit = Visit::with_key(&server, "pk_chief").await;
+    let first = visit.page("/keys").await;
+    assert_eq!(first.matches("/revoke\"").count(), 100);
+    assert!(first.contains("pk_chief") && first.contains("worker 2.") && !first.contains("worker 1."), "the newest");
+    let next = first.split("href=\"/keys?cursor=").nth(1).unwrap().split('"').next().unwrap();
+    let second = visit.page(&format!("/keys?cursor={next}")).await;
+    assert_eq!(second.matches("/revoke\"").count(), 2);
+    assert!(second.contains("worker 1.") && second.contains("worker 0.") && second.contains("First page"), "{second}");
     server.stop();
 }
