@@ -150,6 +150,12 @@ async fn a_month_shows_what_all_schedules_ask_for() {
         server.post("/api/v1/schedules", body.to_string()).await;
     }
     browser.go("/schedules/calendar").await;
+    // What fires meanwhile stands there without anybody asking again.
+    let id = server.get("/api/v1/schedules?name=dawn").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    server.post(&format!("/api/v1/schedules/{id}/trigger"), "").await;
+    let today = "return document.querySelector('.day.today').innerText.includes('1 fired')
+        && /^✓ \\d\\d:\\d\\d dawn$/.test(document.querySelector(`.day.today a[href='/schedules/${arguments[0]}']`).innerText)";
+    browser.wait_for(today, &[json!(id)], "what fired today").await;
     browser.press("main", "Month after").await;
     browser.wait_for("return document.body.innerText.includes('noon')", &[], "the first of the next month").await;
     let month = browser.text("main").await;

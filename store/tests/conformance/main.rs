@@ -395,6 +395,7 @@ behaviours! {
         tasks_come_in_the_order_in_which_they_become_due
         what_ended_is_counted_by_minute
         failures_come_newest_first_since_an_instant
+        what_fired_in_a_stretch_is_told_by_schedule
         it_is_known_whether_anything_happened
         tasks_are_counted_up_to_a_bound;
     inspection:

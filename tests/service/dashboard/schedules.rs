@@ -17,6 +17,7 @@ on_each_database!(
     a_pause_has_a_note_that_can_be_changed,
     a_backfill_counts_first,
     a_preview_marks_gaps_and_folds,
+    the_calendar_shows_what_fired_and_what_failed,
 );
 
 async fn a_schedule_is_made_edited_and_deleted(database: Database) {
@@ -321,5 +322,42 @@ async fn a_preview_marks_gaps_and_folds(database: Database) {
         assert!(seen.status == 200 && preview.contains(part), "{cron}: {preview}");
     }
     assert_eq!(api(&server, "/api/v1/schedules").await["items"], json!([]), "nothing is kept");
+    server.stop();
+}
+
+async fn the_calendar_shows_what_fired_and_what_failed(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    server.put_topic("pulled", r#"{"route":{"type":"pull"}}"#).await;
+    let named = |name: &str, topic: &str| YEARLY.replace("yearly", name).replace("echo", topic);
+    let (broken, sound) =
+        (make(&server, &named("<broken>", "pulled")).await, make(&server, &named("sound", "echo")).await);
+    for id in [&broken, &sound, &sound] {
+        let task =
+            server.post(&format!("/api/v1/schedules/{id}/trigger"), "").await.json()["id"].as_str().unwrap().to_owned();
+        if *id == sound {
+            server.ended_task(&task).await;
+        }
+    }
+    let claim = server.post("/api/v1/claims", r#"{"topics": ["pulled"], "waitMs": 10000}"#).await.json();
+    let task = &claim["tasks"][0];
+    let fail = json!({"epoch": task["epoch"], "error": "no", "final": true}).to_string();
+    assert_eq!(server.post(&format!("/api/v1/tasks/{}/fail", task["id"].as_str().unwrap()), fail).await.status, 200);
+    // Alone, and so no fire.
+    server.make_task(r#"{"topic": "echo"}"#).await;
+    let page = visit.page("/schedules/calendar").await;
+    let today = &page[page.find(" today\"").unwrap()..];
+    let today = today.split("class=\"day").next().unwrap();
+    for part in [
+        "3 fired, <span class=\"bad\">1 failed</span>",
+        "</time> &lt;broken&gt;</a>",
+        "sound<span class=\"dim\"> ×2</span>",
+    ] {
+        assert!(today.contains(part), "{part}: {today}");
+    }
+    assert!(today.find("&lt;broken&gt;") < today.find("sound"), "what failed comes first: {today}");
+    assert_eq!((page.matches("✗ ").count(), page.matches("✓ ").count()), (1, 1), "{page}");
+    let before = visit.page("/schedules/calendar?month=2020-01").await;
+    assert!(before.contains("Nothing fired in this month"), "{before}");
     server.stop();
 }
