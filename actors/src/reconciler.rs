@@ -13,12 +13,13 @@ use punctual_domain::alert::{Address, Alert};
 use punctual_domain::clock::Clock;
 use punctual_domain::news::News;
 use punctual_domain::store::{Expired, Store, StoreError};
-use punctual_domain::task::MAX_LOST;
+use punctual_domain::task::{MAX_LOST, TaskStatus};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Settings;
 use crate::mailbox::Probe;
+use crate::meters::count_ended;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
 use crate::{alerting, watch};
@@ -165,9 +166,10 @@ impl Reconciler {
     /// Frees expired leases, all of them.
     async fn free_expired(&self) -> Result<(), StoreError> {
         loop {
-            let Expired { freed, failed } = self.store.expire(MAX_LOST, BATCH).await?;
+            let Expired { freed, failed, by_topic } = self.store.expire(MAX_LOST, BATCH).await?;
             if freed + failed > 0 {
                 metrics::counter!("punctual_leases_expired_total").increment(freed + failed);
+                count_ended(&*self.store, TaskStatus::Failed, &by_topic).await;
                 tracing::warn!(freed, failed, "leases expired");
                 // A Supervisor that is gone takes us along.
                 let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);

@@ -19,11 +19,13 @@ use punctual_domain::id::ScheduleId;
 use punctual_domain::news::News;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Lateness, Replanned, Store, StoreError, Ticked};
+use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
 use crate::announcer::Announcer;
 use crate::mailbox::Probe;
+use crate::meters::{count_ended, count_fires};
 use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
@@ -291,7 +293,9 @@ impl Ticker {
         Ok(ticked.schedules)
     }
 
-    /// Wakes those who wait for what a tick made, and counts it.
+    /// Wakes those who wait for what a tick made.
+        count_fires(&ticked);
+        count_ended(&*self.store, TaskStatus::Cancelled, &ticked.cancelled).await;
     fn tell(&self, state: &State, ticked: &Ticked) {
         for (schedule_id, reason) in &ticked.paused {
             tracing::error!(%schedule_id, reason, "a schedule that cannot be understood was paused");
@@ -307,12 +311,6 @@ impl Ticker {
             && ticked.fired > 0
         {
             announcer.tell(News { cancelled: ticked.stopped.clone(), ..News::of_tasks() });
-        }
-        metrics::counter!("punctual_fires_total", "disposition" => "fired").increment(ticked.fired);
-        metrics::counter!("punctual_fires_total", "disposition" => "skipped").increment(ticked.skipped);
-        let lags = metrics::histogram!("punctual_schedule_lag_seconds");
-        for lag in &ticked.lags {
-            lags.record(lag.as_seconds_f64());
         }
     }
 

@@ -14,7 +14,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::schedules::{lock, note_change, schedule_row};
-use super::tasks::{Running, end_as_cancelled, insert_tasks};
+use super::tasks::{Running, by_topic, end_as_cancelled, insert_tasks};
 use super::{broken, calendars, rows, topics};
 use crate::instant::bounded;
 
@@ -243,6 +243,7 @@ async fn apply(
         .execute(&mut *connection)
         .await
         .map_err(broken)?;
+        ticked.cancelled = by_topic(&cancelled).into();
     resume(connection, &resumed, now).await?;
     stop(connection, &stopped, now).await?;
     ticked.paused.extend(stopped);

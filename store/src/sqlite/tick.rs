@@ -148,11 +148,12 @@ async fn due_rows(
     Ok(found)
 }
 
-/// Takes a schedule that cannot be read out of the line, and says why.
+/// Takes a schedule that cannot be read out of the line, and says why, in its history too.
 async fn pause_unreadable(
     connection: &mut SqliteConnection,
     id: ScheduleId,
     error: &StoreError,
+    now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE punctual_schedules SET enabled = 0, next_fire_at = NULL, paused_until = NULL, pause_note = ?2
@@ -237,7 +238,7 @@ async fn apply(
     }
     // Only a fire that is really made cancels what went before it.
     cancelling.retain(|id| made.contains_key(id));
-    ticked.stopped = cancel_live_tasks(connection, &cancelling, now).await?;
+    cancel_live_tasks(connection, &cancelling, now, ticked).await?;
     write_fires(connection, FireKind::Schedule, fires, now).await?;
 
     let moves: Vec<_> = moves
@@ -356,14 +357,15 @@ async fn leave_out_known(
     Ok(fires.into_iter().filter(|fire| taken.insert((fire.schedule_id, micros(fire.fire.scheduled_at)))).collect())
 }
 
-/// Cancels what has not ended of these schedules; answers which tasks were running.
+/// Cancels what has not ended of these schedules.
 async fn cancel_live_tasks(
     connection: &mut SqliteConnection,
     of: &HashSet<ScheduleId>,
     now: DateTime<Utc>,
-) -> Result<Vec<TaskId>, StoreError> {
+    ticked: &mut Ticked,
+) -> Result<(), StoreError> {
     if of.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let live: Vec<(Uuid, bool)> = sqlx::query_as(
         "SELECT id, status = 'running' FROM punctual_tasks
@@ -373,8 +375,11 @@ async fn cancel_live_tasks(
     .fetch_all(&mut *connection)
     .await
     .map_err(broken)?;
-    settle::cancel(connection, &live.iter().map(|(id, _)| TaskId(*id)).collect::<Vec<_>>(), now).await?;
-    Ok(live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect())
+    let ids: Vec<_> = live.iter().map(|(id, _)| TaskId(*id)).collect();
+    settle::cancel(connection, &ids, now).await?;
+    ticked.cancelled = settle::by_topic(connection, &ids).await?.into();
+    ticked.stopped = live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect();
+    Ok(())
 }
 
 /// Writes the tasks of fires, then the fires; answers the tasks.

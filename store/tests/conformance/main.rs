@@ -259,6 +259,7 @@ behaviours! {
         losses_count_over_a_whole_life
         no_more_leases_are_freed_than_asked_for
         one_pass_frees_some_and_fails_others
+        what_fails_by_its_losses_is_counted_by_topic_and_origin
         a_crash_between_claim_and_settle_is_recovered
         eight_reconcilers_free_each_lease_once;
     cancelling:
