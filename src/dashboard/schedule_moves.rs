@@ -132,7 +132,7 @@ pub(crate) async fn backfill(visitor: Visitor, Path(id): Path<String>, form: For
                     (facts(&[
                         ("Fires to make", html! { strong { (count(&answer, "made")) } }),
                         ("Fired before", html! { (count(&answer, "alreadyFired")) }),
-                        ("Left out by calendars", html! { (count(&answer, "skipped")) }),
+                        ("Left out, by calendars or as not decided yet", html! { (count(&answer, "skipped")) }),
                     ]))
                     @if answer["made"].as_u64() != Some(0) {
                         form.actions method="post" action={ "/schedules/" (id) "/backfill" } {

@@ -333,6 +333,9 @@ behaviours! {
         a_paused_schedule_is_edited_however_late_its_instants_are
         a_pause_ends_by_itself
         a_deletion_may_ask_for_a_version
+        what_is_due_is_decided_before_a_deletion
+        a_paused_schedule_is_deleted_however_late_its_instants_are
+        a_deletion_and_a_tick_in_the_same_moment_lose_no_instant
         a_schedule_names_only_calendars_that_are_there
         of_eight_racing_edits_one_is_written
         history_tells_what_a_schedule_was_and_from_when_on
@@ -387,6 +390,7 @@ behaviours! {
         every_trigger_has_an_instant_of_its_own
         a_paused_schedule_can_be_triggered
         a_backfill_makes_what_has_not_fired
+        a_backfill_leaves_to_a_schedule_what_it_has_still_to_decide
         a_backfill_over_its_bound_makes_nothing
         eight_backfills_of_one_stretch_make_each_fire_once
         a_fire_outlives_its_pruned_task;
