@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::rows::{self, Columns, Hex, micros};
 use super::{SqliteStore, broken, calendars, schedules, settle, tasks, topics};
-use crate::text::to_text;
+use crate::text::{Unreadable, to_text};
 
 /// A due schedule with what was decided about it.
 type Decided = Vec<(DueSchedule, Option<Tick>)>;
@@ -87,7 +87,7 @@ async fn due_schedules(
                     Ok(schedule) => due.push(schedule),
                     Err(error) => {
                         let id = ScheduleId(Columns::of(row).take()?);
-                        pause_unreadable(connection, id, &error).await?;
+                        pause_unreadable(connection, id, &error, now).await?;
                         ticked.paused.push((id, error.to_string()));
                     }
                 }
@@ -155,16 +155,25 @@ async fn pause_unreadable(
     error: &StoreError,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE punctual_schedules SET enabled = 0, next_fire_at = NULL, paused_until = NULL, pause_note = ?2
-         WHERE id = ?1",
-    )
-    .bind(id.0)
-    .bind(format!("paused because {error}"))
-    .execute(connection)
-    .await
-    .map_err(broken)?;
-    Ok(())
+    let note = format!("paused because {error}");
+    let paused = sqlx::query(include_str!("sql/pause_unreadable.sql"))
+        .bind(id.0)
+        .bind(&note)
+        .bind(micros(now))
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let mut columns = Columns::of(&paused);
+    let unreadable = Unreadable {
+        version: columns.take_count()?,
+        last_fired_at: columns.take_instant_if_any()?,
+        fired_through: columns.take_instant_if_any()?,
+        fires_made: columns.take_count()?,
+    };
+    match unreadable.paused(columns.take()?, note, now) {
+        Some(paused) => schedules::note_change(connection, id, paused.version, Some(&paused), now).await,
+        None => Ok(()),
+    }
 }
 
 async fn live_tasks(
