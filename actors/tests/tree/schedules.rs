@@ -8,10 +8,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::{Clock, FakeClock};
-use punctual_domain::fire::{Fire, SkipReason};
+use punctual_domain::fire::{Fire, FireKind, SkipReason};
 use punctual_domain::id::ScheduleId;
 use punctual_domain::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm, Schedule};
-use punctual_domain::store::{FireFilter, MissedCursor, Page, TaskFilter};
+use punctual_domain::store::{Backfill, Bulk, FireFilter, MissedCursor, Page, TaskFilter};
 use punctual_domain::task::{Task, TaskStatus};
 use punctual_domain::time::ZoneDatabase;
 use punctual_sdk::{Attempt, Handler, Outcome};
@@ -139,6 +139,64 @@ async fn a_schedule_fires_when_its_instant_comes_and_its_attempt_knows_the_fire(
     assert_eq!((fires.len(), fires[0].scheduled_at, fires[0].fired_at), (1, at, at));
     assert_eq!(fires[0].tz_version, ZoneDatabase::bundled().version());
     tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_finds_its_execution_whatever_made_it_on_sqlite() {
+    attempts_find_their_executions(World::new().await).await;
+}
+
+#[tokio::test]
+async fn an_attempt_finds_its_execution_whatever_made_it_on_postgres() {
+    if let Some(world) = World::on_postgres().await {
+        attempts_find_their_executions(world).await;
+    }
+}
+
+async fn attempts_find_their_executions(world: World) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    let notes = does(move |attempt: Attempt| {
+        let notes = notes.clone();
+        async move {
+            let execution = attempt.execution_id().await.unwrap();
+            notes.lock().unwrap().push((attempt.task_id, execution));
+            Outcome::failed("so that it can be retried")
+        }
+    });
+    let tree = world.start(Handlers::default().with("report", notes)).await;
+    let schedule = world.every_minute(&tree, |definition| definition.max_retries = Some(1)).await;
+    world.minute_passes().await;
+    world.store.trigger(schedule.id, "2026a", None).await.unwrap();
+    let instants = vec![schedule.created_at - MINUTE];
+    let backfill = Backfill { instants, most: 1, bulk: Bulk::Apply, tz_version: "2026a".into() };
+    world.store.backfill(schedule.id, backfill, None).await.unwrap();
+    let one_off = world.add(task("report")).await;
+    tree.hints().tasks_written();
+    eventually(|| async { (seen.lock().unwrap().len() == 4).then_some(()) }).await;
+
+    let fires = world.fires(schedule.id).await;
+    let kinds: Vec<_> = fires.iter().map(|fire| fire.kind).collect();
+    assert_eq!(kinds, [FireKind::Backfill, FireKind::Schedule, FireKind::Manual]);
+    let mut expected: Vec<_> = fires
+        .iter()
+        .map(|fire| (fire.task.as_ref().unwrap().id.0, Some(fire.id.0)))
+        .chain([(one_off.0, None)])
+        .collect();
+    expected.sort();
+    let mut found = seen.lock().unwrap().clone();
+    found.sort();
+    assert_eq!(found, expected);
+
+    // A task in another's place belongs to the same execution.
+    let failed = fires[1].task.as_ref().unwrap().id;
+    world.until(failed, TaskStatus::Failed).await;
+    let again = world.store.retry(failed, None).await.unwrap().into_made().unwrap().into_task();
+    tree.hints().tasks_written();
+    world.until(again.id, TaskStatus::Failed).await;
+    assert_eq!(*seen.lock().unwrap().last().unwrap(), (again.id.0, Some(fires[1].id.0)));
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+    world.remove().await;
 }
 
 #[tokio::test]
