@@ -22,6 +22,7 @@ use crate::mailbox::Probe;
 use crate::meters::count_ended;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
+use crate::watch::MISSED_AFTER;
 use crate::{alerting, watch};
 
 /// How many expired leases are freed in one statement.
@@ -140,9 +141,8 @@ impl Reconciler {
             looked_at = self.clock.now();
             next = self.store.next_repair().await?;
         }
-        let threshold = self.settings.misfire_threshold;
-        if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > threshold)) {
-            watch::note_missed(&*self.store, threshold).await?;
+        if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > MISSED_AFTER)) {
+            watch::note_missed(&*self.store).await?;
         }
         if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
             watch::audit(&*self.store).await?;

@@ -29,7 +29,7 @@ use crate::meters::{count_ended, count_fires};
 use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
-use crate::watch;
+use crate::watch::{self, MISSED_AFTER};
 
 /// How many fresh schedules one transaction decides.
 const FRESH: u32 = 500;
@@ -226,6 +226,10 @@ impl Ticker {
     async fn pass(&self, state: &mut State) -> Result<Wake, StoreError> {
         // Awake for something else, a leader with nothing due writes nothing.
         let is_due = state.due_at.is_none_or(|at| at <= self.clock.now());
+        // What just fires however late it is was missed all the same, and nobody could tell afterwards.
+        if is_due && self.rules.misfire_threshold.to_std().is_ok_and(|threshold| threshold > MISSED_AFTER) {
+            watch::note_missed(&*self.store).await?;
+        }
         let mut has_decided = false;
         for _ in 0..if is_due { FRESH_ROUNDS } else { 0 } {
             let fresh = Lateness::AtMost(self.rules.misfire_threshold);
@@ -263,7 +267,7 @@ impl Ticker {
     /// A little of what fell behind, unless the tasks made of it so far are still waiting.
     async fn catch_up(&self, state: &mut State) -> Result<Wake, StoreError> {
         if !state.catching_up {
-            watch::note_missed(&*self.store, self.rules.misfire_threshold.to_std().unwrap_or_default()).await?;
+            watch::note_missed(&*self.store).await?;
             state.catching_up = true;
         }
         let held_since = *state.held_since.get_or_insert_with(Instant::now);
@@ -290,12 +294,12 @@ impl Ticker {
         };
         let ticked = self.store.tick(lateness, most, &decision).await?;
         self.tell(state, &ticked);
+        count_fires(&ticked);
+        count_ended(&*self.store, TaskStatus::Cancelled, &ticked.cancelled).await;
         Ok(ticked.schedules)
     }
 
     /// Wakes those who wait for what a tick made.
-        count_fires(&ticked);
-        count_ended(&*self.store, TaskStatus::Cancelled, &ticked.cancelled).await;
     fn tell(&self, state: &State, ticked: &Ticked) {
         for (schedule_id, reason) in &ticked.paused {
             tracing::error!(%schedule_id, reason, "a schedule that cannot be understood was paused");

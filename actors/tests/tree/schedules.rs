@@ -485,3 +485,43 @@ async fn a_node_with_older_zone_data_does_not_lead_and_still_sees_what_is_missed
     assert_eq!(world.fires(schedule.id).await, []);
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }
+
+/// Settings by which a fire may be a day late.
+fn late_is_fine() -> Settings {
+    Settings { misfire_threshold: Duration::from_secs(86_400), ..long_leases() }
+}
+
+#[tokio::test]
+async fn an_instant_is_missed_after_half_a_minute_also_where_it_may_fire_a_day_late() {
+    let world = World::new().await;
+    // Nobody leads.
+    world.store.note_tz_version("2099a").await.unwrap();
+    let tree = world.start_with(Handlers::default(), late_is_fine()).await;
+    let schedule = world.every_minute(&tree, |_| {}).await;
+    world.clock.advance(MINUTE);
+    let missed = eventually(|| async {
+        // Whoever watches looks every few seconds.
+        world.clock.advance(TimeDelta::seconds(5));
+        let missed = world.store.missed_fires(&MissedCursor::since(schedule.created_at), 10).await.unwrap();
+        missed.first().cloned()
+    })
+    .await;
+    let late = missed.noted_at - missed.scheduled_at;
+    assert!(late > TimeDelta::seconds(30) && late < TimeDelta::hours(12), "{late}");
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_node_finds_and_just_fires_was_missed_all_the_same() {
+    let world = World::new().await;
+    let schedule = world.unwritten(|definition| definition.overlap_policy = OverlapPolicy::Allow);
+    world.store.create_schedule(&schedule, None).await.unwrap();
+    world.clock.advance(TimeDelta::hours(1) + TimeDelta::seconds(45));
+    let tree = world.start_with(Handlers::default(), late_is_fine()).await;
+    world.ticked().await;
+    let reasons: Vec<_> = world.fires(schedule.id).await.iter().map(|fire| fire.reason).collect();
+    assert_eq!(reasons, vec![None; 60]);
+    let missed = world.store.missed_fires(&MissedCursor::since(schedule.created_at), 100).await.unwrap();
+    assert_eq!(missed.iter().map(|missed| missed.scheduled_at).collect::<Vec<_>>(), [schedule.created_at + MINUTE]);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
