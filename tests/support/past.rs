@@ -81,6 +81,17 @@ impl Past {
         }
     }
 
+    /// Writes a task that was lost twice, and claims it for no longer than a moment.
+    pub async fn lost_twice(&self, topic: &str) {
+        self.abandoned(topic).await;
+        for _ in 0..2 {
+            while self.store.expire(3, 10).await.unwrap().freed == 0 {
+                tokio::task::yield_now().await;
+            }
+            self.claim(topic, Duration::from_millis(1)).await;
+        }
+    }
+
     /// Writes a task and claims it for no longer than a moment.
     pub async fn abandoned(&self, topic: &str) -> TaskId {
         self.store.create_tasks(vec![NewTask::new(topic.parse().unwrap())], None).await.unwrap();
