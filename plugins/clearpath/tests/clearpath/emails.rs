@@ -231,7 +231,7 @@ async fn the_third_failure_abandons_it(database: TestDatabase) {
 
 /// What somebody is told who looks for e-mails that are stuck, so long from now.
 async fn trouble(punctual: &Punctual, after: Duration) -> Option<String> {
-    let [(_, check)] = Clearpath.health_checks().try_into().ok().unwrap();
+    let [(_, check)] = Clearpath::default().health_checks().try_into().ok().unwrap();
     let trouble = check.look(punctual.context(), punctual.now() + after).await.unwrap();
     trouble.map(|trouble| trouble.subject)
 }
