@@ -5,6 +5,7 @@ mod cnrpp;
 mod emails;
 mod lab;
 mod lab_server;
+mod picture;
 mod schedules;
 mod sessions;
 
