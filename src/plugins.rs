@@ -16,7 +16,7 @@ fn ours() -> Vec<Box<dyn Plugin>> {
         Box::new(punctual_echo::Echo),
         Box::new(punctual_signup::Signup),
         Box::new(punctual_operations::Operations),
-        Box::new(punctual_clearpath::Clearpath),
+        Box::new(punctual_clearpath::Clearpath::default()),
     ]
 }
 

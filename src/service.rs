@@ -207,7 +207,7 @@ impl Service {
         let slip = Slip::default();
         let store = connect(&config, &options, &slip).await?;
         prepare_plugins(&*store, &plugins, options.schema).await?;
-        if Reach::of(config.listen) == Reach::Network && !any_keys(&*store).await? {
+        if Reach::of(config.listen) == Reach::Network && !store.has_valid_key().await? {
             return Err(StartError::Open(config.listen));
         }
         let redis = config.redis_url.as_ref().map(Redis::new).transpose();
@@ -548,10 +548,6 @@ async fn is_empty(config: &Config) -> Result<bool, StartError> {
     let schema = punctual_store::schema_state(config.database_url.expose()).await;
     let schema = schema.map_err(|error| StartError::Database { database: config.database_url.to_string(), error })?;
     Ok(schema == SchemaState::EMPTY)
-}
-
-async fn any_keys(store: &dyn Store) -> Result<bool, StoreError> {
-    Ok(store.keys().await?.iter().any(|key| key.revoked_at.is_none()))
 }
 
 /// What the node says about itself.

@@ -124,6 +124,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn ours_are_html_too_with_what_fills_them_escaped_but_one_that_is_plain_on_purpose() {
+        let ours = crate::plugins::Plugins::with(Vec::new()).unwrap();
+        let templates = Templates::of(ours.all()).unwrap();
+        for sample in templates.previews().unwrap() {
+            let values = sample.values.into_iter().map(|(name, _)| (name, json!("<i>&"))).collect();
+            let filled = templates.preview(sample.slug, Some(values)).unwrap().rendered;
+            assert!(filled.text.contains("<i>&"), "{}", sample.slug);
+            match filled.html {
+                Some(html) => assert!(html.contains("&lt;i&gt;&amp;") && !html.contains("<i>"), "{html}"),
+                None => assert_eq!(sample.slug, "clearpath-cnrpp-alert"),
+            }
+        }
+    }
+
+    #[test]
     fn a_plugin_with_a_broken_template_is_refused() {
         for (templates, error) in [
             (vec![Template { sample: "{}", ..HELLO }], "the template hello needs a value for name"),

@@ -5,17 +5,23 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use punctual_actors::{ActorStatus, Announcer, Begun, Hints};
-use punctual_domain::id::TaskId;
+use chrono::{DateTime, Utc};
+use punctual_actors::{ActorStatus, Announcer, Begun, Hints, count_ended, count_fires};
+use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide_before_deletion};
+use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::news::News;
-use punctual_domain::store::{Created, Creation, Remember, Store, StoreError};
-use punctual_domain::task::{NewTask, Task};
+use punctual_domain::store::{Created, Creation, Decide, Remember, Store, StoreError};
+use punctual_domain::task::{NewTask, Task, TaskStatus};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 /// How often this node looks for itself while it cannot hear the others.
 const POLL_WHILE_DEAF: Duration = Duration::from_secs(1);
+
+/// In how many transactions what is due of a schedule is decided before it is deleted. They are enough for five years of every
+/// second.
+const ROUNDS_BEFORE_DELETION: usize = 10_000;
 
 /// Tells whoever may want to know.
 pub(crate) struct Wake {
@@ -56,6 +62,49 @@ impl Wake {
             self.tasks_written(made.iter().map(Created::task));
         }
         Ok(creation)
+    }
+
+    /// Has what is due of a schedule decided now, as far as one transaction goes, and tells who may want to know.
+    pub(crate) async fn settle_up(&self, id: ScheduleId, decide: &Decide<'_>) -> Result<(), StoreError> {
+        let ticked = self.store.tick_schedule(id, decide).await?;
+        ticked.stopped.iter().for_each(|task| self.task_cancelled(*task));
+        if ticked.fired > 0 {
+            self.tasks_changed();
+        }
+        count_fires(&ticked);
+        count_ended(&*self.store, TaskStatus::Cancelled, &ticked.cancelled).await;
+        Ok(())
+    }
+
+    /// Deletes a schedule, if it has this version or none is given, and tells who may want to know; `false` if there is none.
+    /// What is due of it is decided first. A deletion that breaks off in between goes on there when it is asked for again.
+    ///
+    /// # Errors
+    /// `VersionMismatch`; `Moved` for one that is some years behind.
+    pub(crate) async fn delete_schedule(
+        &self,
+        id: ScheduleId,
+        version: Option<u64>,
+        rules: &FireRules,
+    ) -> Result<bool, StoreError> {
+        let decide = |due: &DueSchedule, now: DateTime<Utc>| {
+            let decided = decide_before_deletion(due, now, rules);
+            Some(decided.unwrap_or_else(|error| Tick::stop(&due.schedule, &error, rules)))
+        };
+        for _ in 0..ROUNDS_BEFORE_DELETION {
+            match self.store.delete_schedule(id, version).await {
+                Err(StoreError::Moved) => self.settle_up(id, &decide).await?,
+                Err(error) => return Err(error),
+                Ok(None) => return Ok(false),
+                Ok(Some(cancelled)) => {
+                    self.schedules_changed();
+                    self.tasks_changed();
+                    count_ended(&*self.store, TaskStatus::Cancelled, &cancelled).await;
+                    return Ok(true);
+                }
+            }
+        }
+        Err(StoreError::Moved)
     }
 
     /// What the actors of this process are doing; there are none while it is paused.

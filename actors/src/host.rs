@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use punctual_domain::delivery::{DeliveryError, Transports, after_the_only_attempt};
-use punctual_domain::id::TaskId;
+use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::news::News;
 use punctual_domain::notify::new_message;
 use punctual_domain::store::{Store, Taken};
+use punctual_domain::task::FireOfTask;
 use punctual_domain::time::{Resolution, Zone, ZoneDatabase};
 use punctual_sdk::engine::{Engine, Outgoing, ZoneRules};
 use punctual_sdk::{Channel, Database, Error, NotifyError, Template, async_trait};
@@ -72,6 +73,17 @@ impl Engine for Host {
         // Both databases must be able to hold it.
         let value = Json::parse(value)?;
         Ok(self.store.put_state_cell(name, &value, version).await?.is_some())
+    }
+
+    async fn execution_of(
+        &self,
+        task_id: Uuid,
+        schedule_id: Uuid,
+        scheduled_at: DateTime<Utc>,
+    ) -> Result<Option<Uuid>, Error> {
+        let fire = FireOfTask { schedule_id: ScheduleId(schedule_id), scheduled_at };
+        let found = self.store.execution_of(TaskId(task_id), Some(fire)).await?;
+        Ok(found.map(|execution| execution.0))
     }
 
     fn template(&self, plugin: &str, slug: &str) -> Option<Template> {

@@ -61,7 +61,7 @@ pub use announcer::Announcer;
 pub use counter::Begun;
 pub use defaults::{add_schedules, add_topics};
 pub use mailbox::Mailbox;
-pub use meters::{OTHER_TOPICS, Origin, TopicMeters, topic_label};
+pub use meters::{OTHER_TOPICS, Origin, TopicMeters, count_ended, count_fires, topic_label};
 pub use serving::{Carried, Carrier, Handlers};
 pub use supervisor::{ActorStatus, Failure};
 

@@ -8,11 +8,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
+use punctual_domain::store::{Depth, Store, Ticked};
 use punctual_domain::task::{Task, TaskStatus};
 use punctual_domain::topic::{Topic, TopicDefinition};
 
 /// The label of topics without a definition.
 pub const OTHER_TOPICS: &str = "_other";
+
+/// Counts what became of instants that were decided, and how late that was.
+pub fn count_fires(ticked: &Ticked) {
+    counter!("punctual_fires_total", "disposition" => "fired").increment(ticked.fired);
+    counter!("punctual_fires_total", "disposition" => "skipped").increment(ticked.skipped);
+    let lags = histogram!("punctual_schedule_lag_seconds");
+    for lag in &ticked.lags {
+        lags.record(lag.as_seconds_f64());
+    }
+}
+
+/// Counts tasks that ended otherwise than by an attempt of this node. While the definitions are not known, they count among
+/// the others.
+pub async fn count_ended(store: &dyn Store, status: TaskStatus, ended: &[Depth]) {
+    if ended.is_empty() {
+        return;
+    }
+    let definitions = store.topics().await.unwrap_or_default();
+    for Depth { topic, of_schedules, tasks } in ended {
+        let origin = if *of_schedules { Origin::Schedule } else { Origin::Task };
+        let label = topic_label(&definitions, &Topic::from_stored(topic.as_str()));
+        TopicMeters::of(label).ended(status, origin, *tasks);
+    }
+}
 
 /// The label of a topic: the name of its definition.
 pub fn topic_label<'d>(definitions: &'d [TopicDefinition], topic: &Topic) -> &'d str {

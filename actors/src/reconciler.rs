@@ -13,14 +13,16 @@ use punctual_domain::alert::{Address, Alert};
 use punctual_domain::clock::Clock;
 use punctual_domain::news::News;
 use punctual_domain::store::{Expired, Store, StoreError};
-use punctual_domain::task::MAX_LOST;
+use punctual_domain::task::{MAX_LOST, TaskStatus};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::Settings;
 use crate::mailbox::Probe;
+use crate::meters::count_ended;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
+use crate::watch::MISSED_AFTER;
 use crate::{alerting, watch};
 
 /// How many expired leases are freed in one statement.
@@ -139,9 +141,8 @@ impl Reconciler {
             looked_at = self.clock.now();
             next = self.store.next_repair().await?;
         }
-        let threshold = self.settings.misfire_threshold;
-        if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > threshold)) {
-            watch::note_missed(&*self.store, threshold).await?;
+        if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > MISSED_AFTER)) {
+            watch::note_missed(&*self.store).await?;
         }
         if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
             watch::audit(&*self.store).await?;
@@ -165,9 +166,10 @@ impl Reconciler {
     /// Frees expired leases, all of them.
     async fn free_expired(&self) -> Result<(), StoreError> {
         loop {
-            let Expired { freed, failed } = self.store.expire(MAX_LOST, BATCH).await?;
+            let Expired { freed, failed, by_topic } = self.store.expire(MAX_LOST, BATCH).await?;
             if freed + failed > 0 {
                 metrics::counter!("punctual_leases_expired_total").increment(freed + failed);
+                count_ended(&*self.store, TaskStatus::Failed, &by_topic).await;
                 tracing::warn!(freed, failed, "leases expired");
                 // A Supervisor that is gone takes us along.
                 let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);

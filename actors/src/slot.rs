@@ -3,7 +3,11 @@
 //! It is given a share of attempts and begins them one after the other. What is done at once, as most is, costs neither a
 //! task nor a message of its own. An attempt that has to wait goes on in a task, which ends with the slot; the rest of
 //! the share goes back to the Dispatcher, for other slots. So does what is left when the share has taken too long.
-//! How attempts ended goes to the Dispatcher. A panic hurts nobody else.
+//! How attempts ended goes to the Dispatcher.
+//!
+//! A panic is caught here, and the slot goes on: it is the attempt's outcome, with its message, and its task is retried by its
+//! policy at once. A slot that ended and was started again would know nothing of it, leave the task to its lease, count a loss,
+//! and use up the restarts that are there for failures of our own.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;

@@ -19,15 +19,17 @@ use punctual_domain::id::ScheduleId;
 use punctual_domain::news::News;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{Lateness, Replanned, Store, StoreError, Ticked};
+use punctual_domain::task::TaskStatus;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::time::Instant;
 
 use crate::announcer::Announcer;
 use crate::mailbox::Probe;
+use crate::meters::{count_ended, count_fires};
 use crate::store_clock::StoreClock;
 use crate::supervisor::SupervisorMessage;
 use crate::wake::Alarm;
-use crate::watch;
+use crate::watch::{self, MISSED_AFTER};
 
 /// How many fresh schedules one transaction decides.
 const FRESH: u32 = 500;
@@ -224,6 +226,10 @@ impl Ticker {
     async fn pass(&self, state: &mut State) -> Result<Wake, StoreError> {
         // Awake for something else, a leader with nothing due writes nothing.
         let is_due = state.due_at.is_none_or(|at| at <= self.clock.now());
+        // What just fires however late it is was missed all the same, and nobody could tell afterwards.
+        if is_due && self.rules.misfire_threshold.to_std().is_ok_and(|threshold| threshold > MISSED_AFTER) {
+            watch::note_missed(&*self.store).await?;
+        }
         let mut has_decided = false;
         for _ in 0..if is_due { FRESH_ROUNDS } else { 0 } {
             let fresh = Lateness::AtMost(self.rules.misfire_threshold);
@@ -261,7 +267,7 @@ impl Ticker {
     /// A little of what fell behind, unless the tasks made of it so far are still waiting.
     async fn catch_up(&self, state: &mut State) -> Result<Wake, StoreError> {
         if !state.catching_up {
-            watch::note_missed(&*self.store, self.rules.misfire_threshold.to_std().unwrap_or_default()).await?;
+            watch::note_missed(&*self.store).await?;
             state.catching_up = true;
         }
         let held_since = *state.held_since.get_or_insert_with(Instant::now);
@@ -288,10 +294,12 @@ impl Ticker {
         };
         let ticked = self.store.tick(lateness, most, &decision).await?;
         self.tell(state, &ticked);
+        count_fires(&ticked);
+        count_ended(&*self.store, TaskStatus::Cancelled, &ticked.cancelled).await;
         Ok(ticked.schedules)
     }
 
-    /// Wakes those who wait for what a tick made, and counts it.
+    /// Wakes those who wait for what a tick made.
     fn tell(&self, state: &State, ticked: &Ticked) {
         for (schedule_id, reason) in &ticked.paused {
             tracing::error!(%schedule_id, reason, "a schedule that cannot be understood was paused");
@@ -307,12 +315,6 @@ impl Ticker {
             && ticked.fired > 0
         {
             announcer.tell(News { cancelled: ticked.stopped.clone(), ..News::of_tasks() });
-        }
-        metrics::counter!("punctual_fires_total", "disposition" => "fired").increment(ticked.fired);
-        metrics::counter!("punctual_fires_total", "disposition" => "skipped").increment(ticked.skipped);
-        let lags = metrics::histogram!("punctual_schedule_lag_seconds");
-        for lag in &ticked.lags {
-            lags.record(lag.as_seconds_f64());
         }
     }
 

@@ -8,14 +8,17 @@ use punctual_domain::topic::Topic;
 
 use crate::meters::topic_label;
 
+/// How far past an instant without a fire is missed. What its schedule makes of it then is another matter: the misfire
+/// threshold may be a day, and somebody is to know of a fire that did not come long before.
+pub(crate) const MISSED_AFTER: Duration = Duration::from_secs(30);
 /// How many missed instants are noted at a time.
 const MISSED: u32 = 1_000;
 /// How many ended tasks of fires are looked through at a time.
 const AUDITED: u32 = 1_000;
 
-/// Notes instants that are further past than `threshold` without a fire.
-pub(crate) async fn note_missed(store: &dyn Store, threshold: Duration) -> Result<(), StoreError> {
-    let missed = store.note_missed(threshold, MISSED).await?;
+/// Notes instants that are missed.
+pub(crate) async fn note_missed(store: &dyn Store) -> Result<(), StoreError> {
+    let missed = store.note_missed(MISSED_AFTER, MISSED).await?;
     if missed.is_empty() {
         return Ok(());
     }

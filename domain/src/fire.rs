@@ -301,6 +301,24 @@ pub fn decide_within(
     Ok(decider.tick)
 }
 
+/// The most by which an instant may be late and still fire although its schedule is about to be deleted.
+const LAST_FIRES: TimeDelta = TimeDelta::seconds(30);
+
+/// The same for a schedule that is about to be deleted: what `fire_all` would make up for is skipped, since its tasks would
+/// be cancelled together with the schedule. So a backlog of any length is a few rows, and does not hold the deletion up.
+///
+/// # Errors
+/// As [`decide`].
+pub fn decide_before_deletion(due: &DueSchedule, now: DateTime<Utc>, rules: &FireRules) -> Result<Tick, ScheduleError> {
+    let mut due = due.clone();
+    let policy = &mut due.schedule.definition.misfire_policy;
+    if *policy == MisfirePolicy::FireAll {
+        *policy = MisfirePolicy::Skip;
+    }
+    let rules = FireRules { misfire_threshold: rules.misfire_threshold.min(LAST_FIRES), ..rules.clone() };
+    decide(&due, now, &rules)
+}
+
 impl Tick {
     /// What to write about a schedule that cannot be decided: it is paused with a note, where people see it.
     pub fn stop(schedule: &Schedule, error: &ScheduleError, rules: &FireRules) -> Self {
@@ -716,6 +734,34 @@ mod tests {
             due.live_tasks = fired;
         }
         assert_eq!((instants, fired), (12 * 3600, 1));
+    }
+
+    #[test]
+    fn before_a_deletion_what_was_missed_is_a_few_rows_whatever_the_policies() {
+        use MisfirePolicy::{FireAll, FireOnce, Skip as SkipMissed};
+        use OverlapPolicy::{Allow, CancelPrevious, Queue, Skip};
+        let cases: &[(OverlapPolicy, MisfirePolicy, &str, &[&str])] = &[
+            // overlap, misfire, now, what is written
+            (Skip, FireAll, "12:00:10", &["12:00 fired"]),
+            (Skip, FireAll, "23:59:10", &["12:00-23:58 x719 misfire", "23:59 fired"]),
+            (Queue, FireAll, "23:59:40", &["12:00-23:59 x720 misfire"]),
+            (CancelPrevious, FireAll, "23:59:40", &["12:00-23:59 x720 misfire"]),
+            (Allow, SkipMissed, "23:59:40", &["12:00-23:59 x720 misfire"]),
+            (Allow, FireOnce, "23:59:40", &["12:00-23:58 x719 coalesced", "23:59 fired"]),
+        ];
+        // Also where whatever is a day late would just fire.
+        for misfire_threshold in [THRESHOLD, TimeDelta::days(1)] {
+            let rules = FireRules { misfire_threshold, ..rules() };
+            for (overlap, misfire, now, expected) in cases {
+                let due = every_minute(|definition| {
+                    definition.overlap_policy = *overlap;
+                    definition.misfire_policy = *misfire;
+                });
+                let tick = decide_before_deletion(&due, at(now), &rules).unwrap();
+                assert_eq!(shown(&tick), *expected, "{overlap:?} {misfire:?} {now} {misfire_threshold}");
+                assert!(tick.next_fire_at.unwrap() > at(now));
+            }
+        }
     }
 
     #[test]

@@ -99,14 +99,19 @@ impl<'a> Outlook<'a> {
     /// What whoever wrote the schedule may not expect of it, as sentences.
     pub fn remarks(&self, now: DateTime<Utc>) -> Vec<String> {
         let mut remarks = Vec::new();
-        if let Recurrence::Cron { expression, .. } = &self.recurrence {
+        if let Recurrence::Cron { expression, zone, dst } = &self.recurrence {
             if expression.is_either_day() {
                 let expression = expression.as_str();
                 remarks.push(format!(
                     "{expression:?} restricts both the day of the month and the day of the week: it fires when either matches"
                 ));
             }
-            remarks.extend(self.remarks_on_clocks(now, expression.style()));
+            let otherwise = (!expression.has_an_obvious_style()).then(|| Recurrence::Cron {
+                expression: expression.in_the_other_style(),
+                zone: zone.clone(),
+                dst: *dst,
+            });
+            remarks.extend(self.remarks_on_clocks(now, expression.style(), otherwise.as_ref()));
         }
         remarks.extend(self.remark_on_first(now));
         remarks
@@ -126,16 +131,23 @@ impl<'a> Outlook<'a> {
         }
     }
 
-    /// The first time that clocks jump over what it asks for, and the first time that they repeat it.
-    fn remarks_on_clocks(&self, now: DateTime<Utc>, style: Style) -> Vec<String> {
+    /// The first time that clocks jump over what it asks for, and the first time that they repeat it. Where it would fire `otherwise`
+    /// in the other style, the style is what has to be said.
+    fn remarks_on_clocks(&self, now: DateTime<Utc>, style: Style, otherwise: Option<&Recurrence>) -> Vec<String> {
         let (mut gap, mut fold) = (None, None);
+        let (mut skipped_on, mut repeated_on) = (None, None);
         let mut after = now;
         while let Some(change) = self.zone.next_change(after).filter(|change| change.at - now < HORIZON) {
             after = change.at;
             let width = TimeDelta::seconds(i64::from((change.after - change.before).abs()));
             let (date, zone) = (self.zone.local(change.at).date(), self.zone.name());
-            if change.after > change.before {
-                let at_its_end = self.recurrence.upcoming(change.at - TimeDelta::seconds(1)).next();
+            let just_before = change.at - TimeDelta::seconds(1);
+            let next = self.recurrence.next_after(just_before);
+            if otherwise.is_some_and(|otherwise| otherwise.next_after(just_before) != next) {
+                let on = if change.after > change.before { &mut skipped_on } else { &mut repeated_on };
+                on.get_or_insert(date);
+            } else if change.after > change.before {
+                let at_its_end = self.recurrence.upcoming(just_before).next();
                 if at_its_end.is_some_and(|fire| fire.at == change.at && fire.note == Some(Note::Gap)) {
                     let local = self.zone.local(change.at).time();
                     gap.get_or_insert_with(|| {
@@ -158,7 +170,39 @@ impl<'a> Outlook<'a> {
                 }
             }
         }
-        [gap, fold].into_iter().flatten().collect()
+        [gap, fold, self.remark_on_style(style, skipped_on, repeated_on)].into_iter().flatten().collect()
+    }
+
+    /// What its style does, with the dates on which that shows.
+    fn remark_on_style(
+        &self,
+        style: Style,
+        skipped_on: Option<NaiveDate>,
+        repeated_on: Option<NaiveDate>,
+    ) -> Option<String> {
+        let (follows, skipped, repeated, because) = match style {
+            Style::Cadence => (
+                "elapsed time",
+                "do not fire",
+                "fire both times",
+                "because its seconds, its minute or its hour starts with *",
+            ),
+            Style::Point => (
+                "the clock",
+                "fire once, right after",
+                "fire the first time only",
+                "because neither its seconds nor its minute nor its hour starts with *",
+            ),
+        };
+        let does: Vec<_> = [
+            skipped_on.map(|date| format!("times of day that are skipped, as on {date}, {skipped}")),
+            repeated_on.map(|date| format!("times of day that come twice, as on {date}, {repeated}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let (does, zone) = (does.join(", and "), self.zone.name());
+        (!does.is_empty()).then(|| format!("when clocks in {zone} change, it follows {follows}: {does}; {because}"))
     }
 
     /// The first instant after a date.
@@ -181,6 +225,7 @@ impl<'a> Outlook<'a> {
 mod tests {
     use super::*;
     use crate::schedule::{Definition, Rhythm};
+    use crate::time::DstGap;
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
@@ -266,11 +311,45 @@ mod tests {
             ("*/15 2 * * *", "America/New_York", vec!["fires at 03:00:00 instead"]),
             ("30 2 * * *", "America/Edmonton", vec![]),
             ("0 0 29 2 *", "UTC", vec!["more than a year"]),
+            // Where the style makes a difference, and is not what everybody expects, it is said.
+            (
+                "*/15 2 * * *",
+                "Europe/Berlin",
+                vec!["fires at 03:00:00 instead", "elapsed time: times of day that come twice"],
+            ),
+            (
+                "0-59/15 2 * * *",
+                "Europe/Berlin",
+                vec!["fires at 03:00:00 instead", "the clock: times of day that come twice"],
+            ),
+            ("0 */2 * * *", "America/New_York", vec!["skipped, as on 2027-03-14, do not fire; because its seconds"]),
+            (
+                "*/15 1-2 * * *",
+                "America/New_York",
+                vec!["2027-03-14, do not fire, and times of day that come twice, as on 2027-11-07"],
+            ),
+            (
+                "15 0-23 * * *",
+                "America/New_York",
+                vec!["2027-03-14, fire once, right after, and times of day that come twice"],
+            ),
+            ("* * * * * *", "America/New_York", vec![]),
+            ("15 * * * *", "Australia/Lord_Howe", vec![]),
+            ("0 */6 * * *", "America/New_York", vec![]),
+            ("*/15 1-2 * * mon-fri", "America/New_York", vec![]),
+            ("*/15 1-2 * * *", "UTC", vec![]),
+            ("*/15 1-2 * * *", "America/Edmonton", vec![]),
         ] {
             let found = remarks(&schedule(cron, zone, |_| {}), &[]);
             assert_eq!(found.len(), expected.len(), "{cron}: {found:?}");
             assert!(found.iter().zip(expected).all(|(found, part)| found.contains(part)), "{cron}: {found:?}");
         }
+        let wishes = |d: &mut Definition| (d.dst_gap, d.dst_fold) = (Some(DstGap::Skip), Some(DstFold::First));
+        let said = remarks(&schedule("*/15 1-2 * * *", "America/New_York", wishes), &[]);
+        assert!(
+            !said.iter().any(|said| said.contains("follows")),
+            "what it wishes for is no matter of style: {said:?}"
+        );
         let done = Schedule { fires_made: 1, ..schedule("@daily", "UTC", |d| d.max_fires = Some(1)) };
         assert!(remarks(&done, &[])[0].contains("any more"));
     }

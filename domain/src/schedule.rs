@@ -374,10 +374,15 @@ impl Schedule {
         Ok(resumed)
     }
 
-    /// Whether something is to be done about it at `now`: fire, or resume.
+    /// When something is to be done about it: fire, or resume. What becomes of its instants from then on is decided when
+    /// their time comes; `None` if that is so for none.
+    pub fn due_at(&self) -> Option<DateTime<Utc>> {
+        if self.enabled { self.next_fire_at } else { self.paused_until }
+    }
+
+    /// Whether something is to be done about it at `now`.
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
-        let due_at = if self.enabled { self.next_fire_at } else { self.paused_until };
-        due_at.is_some_and(|due_at| due_at <= now)
+        self.due_at().is_some_and(|due_at| due_at <= now)
     }
 
     /// Sets the next instant to the first one after `now`: an edit or a resume never fires retroactively.

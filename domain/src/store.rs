@@ -28,7 +28,7 @@ pub use alerts::Alerts;
 pub use audit::{Audit, AuditFilter};
 pub use claims::{ClaimRequest, Claims, Expired, Extension, Settled, Settling, Suspects, Want};
 pub use cluster::Cluster;
-pub use glance::{ComingTask, EndedMinute, Failure, Glance};
+pub use glance::{ComingTask, EndedMinute, Failure, Fired, FiredSchedule, Glance};
 pub use hand_overs::{HandOvers, WhichHandOvers};
 pub use inspection::{Inspection, Standing};
 pub use outbox::{Outbox, Posted, Taken};

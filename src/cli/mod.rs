@@ -256,6 +256,9 @@ fn named_schedule(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use punctual_domain::fire::FireStatus;
+    use punctual_domain::task::TaskStatus;
+
     use super::*;
 
     /// How wide help is where nobody says how wide the terminal is.
@@ -268,6 +271,33 @@ mod tests {
             assert!(help.lines().any(|shown| shown == line), "`{}` breaks {line:?}", command.get_name());
         }
         command.get_subcommands().for_each(check_examples);
+    }
+
+    /// What is not said is not sent: the service decides, and help says how.
+    fn check_limits(command: &clap::Command) {
+        for arg in command.get_arguments().filter(|arg| arg.get_id() == "limit") {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let default = format!("[default: {}]", crate::http::query::DEFAULT_LIMIT);
+            assert!(help.ends_with(&default), "`{}`: {help}", command.get_name());
+        }
+        command.get_subcommands().for_each(check_limits);
+    }
+
+    #[test]
+    fn the_length_of_a_page_is_what_help_says() {
+        check_limits(&Cli::command());
+    }
+
+    #[test]
+    fn every_status_of_an_execution_can_be_asked_for_by_help() {
+        let cli = Cli::command();
+        let executions = cli.find_subcommand("schedule").and_then(|schedule| schedule.find_subcommand("executions"));
+        let mut arguments = executions.unwrap().get_arguments();
+        let status = arguments.find(|arg| arg.get_id() == "status").and_then(clap::Arg::get_help).unwrap().to_string();
+        let of_tasks = TaskStatus::ALL.map(FireStatus::Task);
+        for known in of_tasks.into_iter().chain([FireStatus::Skipped, FireStatus::Dispatched]) {
+            assert!(status.contains(known.as_str()), "{}: {status}", known.as_str());
+        }
     }
 
     #[test]

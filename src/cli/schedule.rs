@@ -190,7 +190,7 @@ struct ExecutionsArgs {
     /// The schedule, by name or id
     #[arg(value_name = "SCHEDULE", value_parser = named_schedule)]
     schedule: String,
-    /// pending, running, completed, failed, cancelled, skipped
+    /// pending, running, dispatched, completed, failed, cancelled, skipped; several with commas
     #[arg(long, value_name = "S")]
     status: Option<String>,
     /// From this instant on: 2026-11-16T00:00:00Z, 2026-11-16 (read in --tz), -24h
@@ -202,7 +202,7 @@ struct ExecutionsArgs {
     /// The zone that times without an offset are read in, and times are shown in
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     tz: String,
-    /// How many, 1 to 1000 [default: 20]
+    /// How many, 1 to 1000 [default: 50]
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where the page begins: nextCursor of the one before

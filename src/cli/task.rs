@@ -173,7 +173,7 @@ struct FilterArgs {
 struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How many, 1 to 1000
+    /// How many, 1 to 1000 [default: 50]
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
     /// Where the page begins: nextCursor of the one before

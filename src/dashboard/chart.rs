@@ -62,3 +62,54 @@ pub(crate) fn line(class: &str, about: &str, values: &[Option<f64>], width: usiz
 fn points(value: f64) -> String {
     format!("{value:.1}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_high_as_what_they_count() {
+        let column = |value, bad| Column { title: format!("{value} of them <{bad}>"), value, bad };
+        let drawn = columns("All \"of\" it", &[column(8, 2), column(0, 0), column(4, 4)], Tone::Good).into_string();
+        assert!(drawn.contains("aria-label=\"All &quot;of&quot; it\""), "{drawn}");
+        let (_, groups) = drawn.split_once("<g>").unwrap();
+        let expected = [
+            ("8 of them &lt;2&gt;", &[("good", 20.0, 0.0, 160.0, 72.0), ("bad", 20.0, 54.0, 160.0, 18.0)][..]),
+            ("0 of them &lt;0&gt;", &[("good", 220.0, 72.0, 160.0, 0.0)]),
+            ("4 of them &lt;4&gt;", &[("good", 420.0, 36.0, 160.0, 36.0), ("bad", 420.0, 36.0, 160.0, 36.0)]),
+        ];
+        for (group, (title, bars)) in groups.split("<g>").zip(expected) {
+            let (back, rest) = group.split_once("<rect class=\"back\"").unwrap();
+            assert_eq!(back, format!("<title>{title}</title>"));
+            let (_, drawn) = rest.split_once("</rect>").unwrap();
+            let bar = |(class, x, y, width, height): &(&str, f64, f64, f64, f64)| {
+                let size = format!("width=\"{width:.1}\" height=\"{height:.1}\"");
+                format!("<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" {size}></rect>")
+            };
+            let bars: String = bars.iter().map(bar).collect();
+            assert_eq!(drawn.trim_end_matches("</svg>"), format!("{bars}</g>"));
+        }
+        assert_eq!(groups.matches("<g>").count(), 2);
+    }
+
+    #[test]
+    fn little_beside_much_is_still_seen() {
+        let column = |value| Column { title: String::new(), value, bad: 0 };
+        let drawn = columns("", &[column(100_000), column(1)], Tone::Busy).into_string();
+        assert!(drawn.contains("y=\"70.0\" width=\"240.0\" height=\"2.0\""), "{drawn}");
+    }
+
+    #[test]
+    fn a_line_goes_through_the_values_that_there_are() {
+        for (values, expected) in [
+            (&[Some(2.0), None, Some(8.0), Some(4.0)][..], "points=\"0.0,15.5 60.0,2.0 90.0,11.0\""),
+            (&[Some(0.0), Some(0.0)], "points=\"0.0,20.0 90.0,20.0\""),
+            (&[None, None, Some(3.0)], "<circle class=\"dot\" cx=\"87.0\" cy=\"2.0\" r=\"2\">"),
+            (&[None, None], "aria-label=\"x\"></svg>"),
+            (&[], "aria-label=\"x\"></svg>"),
+        ] {
+            let drawn = line("spark", "x", values, 90, 22).into_string();
+            assert!(drawn.contains("class=\"chart spark\"") && drawn.contains(expected), "{values:?}: {drawn}");
+        }
+    }
+}

@@ -4,23 +4,51 @@ use axum::extract::Path;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use maud::{Markup, html};
+use punctual_domain::id::KeyId;
 use punctual_domain::key::{ApiKey, Role};
+use punctual_domain::store::Page;
 use serde_json::{Map, Value};
 
 use super::form::{Form, encoded};
 use super::layout::Place;
 use super::parts::{self, Tone, badge};
 use super::visitor::{Visitor, said};
+use crate::http::cursor;
 use crate::http::problem::{Code, Problem};
 use crate::http::query::Parameters;
 
 const PATH: &str = "/keys";
+/// How many keys a page has.
+const LIMIT: u32 = 100;
+
+/// What the page shows of the keys.
+struct Shown {
+    keys: Vec<ApiKey>,
+    next_cursor: Option<String>,
+    /// Whether there are any that were not revoked.
+    are_any_valid: bool,
+}
+
+impl Shown {
+    async fn read(visitor: &Visitor, page: Page<KeyId>) -> Result<Self, Problem> {
+        let store = &visitor.api.store;
+        // One more than is shown tells whether more follow.
+        let reading = store.newest_keys(Page { limit: LIMIT + 1, ..page });
+        let (mut keys, are_any_valid) = tokio::try_join!(reading, store.has_valid_key())?;
+        let has_more = keys.len() > LIMIT as usize;
+        keys.truncate(LIMIT as usize);
+        let next_cursor = keys.last().filter(|_| has_more).map(|last| cursor::after(last.id.0));
+        Ok(Self { keys, next_cursor, are_any_valid })
+    }
+}
 
 /// `GET /keys`.
 pub(crate) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    Parameters::of(&visitor.uri)?.finish()?;
-    let keys = visitor.api.store.keys().await?;
-    Ok(visitor.page(Place::Keys, "Keys", &page(&visitor, &keys, &Form::default(), None)))
+    let mut parameters = Parameters::of(&visitor.uri)?;
+    let page: Page<KeyId> = parameters.page();
+    parameters.finish()?;
+    let shown = Shown::read(&visitor, page).await?;
+    Ok(visitor.page(Place::Keys, "Keys", &self::page(&visitor, &shown, &Form::default(), None)))
 }
 
 /// `POST /keys`.
@@ -30,16 +58,16 @@ pub(crate) async fn create(visitor: Visitor, form: Form) -> Result<Response, Pro
     let topics: Vec<_> = form.text("topics").unwrap_or_default().split([',', ' ', '\n', '\r']).collect();
     let topics: Vec<Value> = topics.into_iter().filter(|topic| !topic.is_empty()).map(Value::from).collect();
     body.insert("topics".to_owned(), topics.into());
+    let is_first = !visitor.api.store.has_valid_key().await?;
     match visitor.act(Method::POST, &["keys"], Some(&body.into())).await {
         Ok(made) => {
-            let keys = visitor.api.store.keys().await?;
-            let is_first = keys.iter().filter(|key| key.revoked_at.is_none()).count() == 1;
-            let body = html! { (shown_once(&made, is_first)) (self::page(&visitor, &keys, &Form::default(), None)) };
+            let shown = Shown::read(&visitor, Page::first(LIMIT)).await?;
+            let body = html! { (shown_once(&made, is_first)) (page(&visitor, &shown, &Form::default(), None)) };
             Ok(visitor.page_with(StatusCode::CREATED, Place::Keys, "A new key", &body))
         }
         Err(problem) if problem.code == Code::Invalid => {
-            let keys = visitor.api.store.keys().await?;
-            let body = page(&visitor, &keys, &form, Some(&said(&problem)));
+            let shown = Shown::read(&visitor, Page::first(LIMIT)).await?;
+            let body = page(&visitor, &shown, &form, Some(&said(&problem)));
             Ok(visitor.page_with(StatusCode::BAD_REQUEST, Place::Keys, "Keys", &body))
         }
         Err(problem) => Err(problem),
@@ -54,8 +82,8 @@ pub(crate) async fn revoke(visitor: Visitor, Path(id): Path<String>) -> Result<R
     }
 }
 
-fn page(visitor: &Visitor, keys: &[ApiKey], form: &Form, refusal: Option<&str>) -> Markup {
-    let rows: Vec<_> = keys.iter().rev().map(|key| cells(visitor, key)).collect();
+fn page(visitor: &Visitor, shown: &Shown, form: &Form, refusal: Option<&str>) -> Markup {
+    let rows: Vec<_> = shown.keys.iter().map(|key| cells(visitor, key)).collect();
     html! {
         section #keys.sheet {
             div.head { h1 { "Keys" } span.hint { "Who may use the API and this dashboard" } }
@@ -64,7 +92,14 @@ fn page(visitor: &Visitor, keys: &[ApiKey], form: &Form, refusal: Option<&str>) 
             } @else {
                 (parts::table("API keys, newest first", &["Name", "Role", "Topics", "Made", "State", ""], &rows))
             }
+            (parts::pager(&visitor.uri, shown.next_cursor.as_deref()))
         }
+        @if visitor.may_for_all_topics(Role::Admin) { (new_key(shown.are_any_valid, form, refusal)) }
+    }
+}
+
+fn new_key(are_any_valid: bool, form: &Form, refusal: Option<&str>) -> Markup {
+    html! {
         section.sheet {
             h2 { "A new key" }
             @if let Some(refusal) = refusal { p.notice.refused role="alert" { (refusal) } }
@@ -75,8 +110,7 @@ fn page(visitor: &Visitor, keys: &[ApiKey], form: &Form, refusal: Option<&str>) 
                         "Role"
                         select name="role" {
                             // The first key must be able to make others; every other one should do no more than it has to.
-                            @let is_first = keys.iter().all(|key| key.revoked_at.is_some());
-                            @let usual = if is_first { Role::Admin } else { Role::Read };
+                            @let usual = if are_any_valid { Role::Read } else { Role::Admin };
                             @let chosen = form.raw("role").unwrap_or(usual.as_str());
                             @for role in Role::ALL {
                                 option value=(role.as_str()) selected[role.as_str() == chosen] { (role.as_str()) ": " (about(role)) }
@@ -129,7 +163,7 @@ fn cells(visitor: &Visitor, key: &ApiKey) -> Vec<Markup> {
             }
         },
         html! {
-            @if key.revoked_at.is_none() {
+            @if key.revoked_at.is_none() && visitor.may_for_all_topics(Role::Admin) {
                 div.actions { (parts::act(&format!("{PATH}/{}/revoke", encoded(&key.id.to_string())), "Revoke", "danger")) }
             }
         },

@@ -1,5 +1,7 @@
 //! `/nodes`: who shares the database, who leads, and what the actors of this node are doing.
 
+use std::net::{IpAddr, SocketAddr};
+
 use axum::response::Response;
 use chrono::TimeDelta;
 use maud::{Markup, html};
@@ -12,6 +14,7 @@ use crate::http::nodes::{KnownNode, known};
 use crate::http::problem::Problem;
 use crate::http::query::Parameters;
 
+const PATH: &str = "/nodes";
 /// Of more Dispatchers than that, only those with something to say are shown.
 const SHOWN: usize = 100;
 
@@ -20,7 +23,16 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
     Parameters::of(&visitor.uri)?.finish()?;
     let (nodes, actors) = tokio::join!(known(&visitor.api), visitor.api.wake.actors());
     let nodes = nodes?;
-    let rows: Vec<_> = nodes.iter().map(|node| cells(&visitor, node)).collect();
+    let is_here = |known: &KnownNode| known.node.id == visitor.api.node;
+    let own = nodes.iter().find(|known| is_here(known)).and_then(|known| known.about.listen.as_deref());
+    let links: Vec<_> = nodes
+        .iter()
+        .map(|known| match &known.about.listen {
+            Some(address) if !known.is_silent && Some(&**address) != own => link(address, visitor.is_near()),
+            _ => None,
+        })
+        .collect();
+    let rows: Vec<_> = nodes.iter().zip(&links).map(|(node, link)| cells(&visitor, node, link.as_deref())).collect();
     let heads = ["Node", "State", "Seen", "Running for", "Listens on", "Plugins", "Version"];
     let body = html! {
         section #nodes.sheet data-live {
@@ -33,7 +45,14 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
         section #actors.sheet data-live {
             div.head {
                 h2 { "Actors of this node" }
-                span.hint { "Each was asked just now how many messages wait for it." }
+                span.hint {
+                    "Each was asked just now how many messages wait for it."
+                    @if links.iter().any(Option::is_some) {
+                        " They are those of the node that this page came from: the address of another, above, leads to its own."
+                    } @else if !nodes.iter().all(is_here) {
+                        " They are those of the node that this page came from: another shows its own at its own address."
+                    }
+                }
             }
             @match actors.split_first() {
                 Some((supervisor, others)) => { (tree(supervisor, others)) }
@@ -56,7 +75,20 @@ fn sentence(nodes: &[KnownNode]) -> String {
     }
 }
 
-fn cells(visitor: &Visitor, known: &KnownNode) -> Vec<Markup> {
+/// Where a node that listens on `address` has this page, if a browser can get there that is near (on this machine) or not.
+fn link(address: &str, is_near: bool) -> Option<String> {
+    let address: SocketAddr = address.parse().ok()?;
+    let leads_somewhere = match address.ip() {
+        // The same address means another machine to whoever is not on this one.
+        ip if ip.is_loopback() => is_near,
+        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),
+        // A browser takes no address that is only good on one of the machine's links.
+        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_unicast_link_local(),
+    };
+    (leads_somewhere && address.port() != 0).then(|| format!("http://{address}{PATH}"))
+}
+
+fn cells(visitor: &Visitor, known: &KnownNode, link: Option<&str>) -> Vec<Markup> {
     let KnownNode { node, about, is_silent, leads } = known;
     let is_here = node.id == visitor.api.node;
     vec![
@@ -70,7 +102,11 @@ fn cells(visitor: &Visitor, known: &KnownNode) -> Vec<Markup> {
         parts::ago(node.seen_at, visitor.now),
         html! { (parts::span(known.uptime(visitor.now))) },
         html! {
-            @match &about.listen { Some(address) => { code { (address) } } None => { span.dim { "nothing" } } }
+            @match (&about.listen, link) {
+                (Some(address), Some(link)) => { a href=(link) { code { (address) } } }
+                (Some(address), None) => { code { (address) } }
+                (None, _) => { span.dim { "nothing" } }
+            }
         },
         html! {
             @if about.plugins.is_empty() { span.dim { "none" } } @else { (about.plugins.join(", ")) }
@@ -159,12 +195,36 @@ fn took(time: std::time::Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_actors::Mailbox;
-    use std::time::Duration;
+    use punctual_actors::{Failure, Mailbox};
+    use std::time::{Duration, Instant};
 
     fn dispatcher(topic: usize, waiting: u64) -> ActorStatus {
         let mailbox = Some(Mailbox { waiting, answered_in: Duration::ZERO });
         ActorStatus { name: format!("dispatcher {topic}"), restarts: 0, failure: None, mailbox }
+    }
+
+    #[test]
+    fn an_address_is_a_link_where_it_leads_to_the_node() {
+        let (near, far) = (true, false);
+        for (address, expected) in [
+            ("10.0.0.7:7878", Some("http://10.0.0.7:7878/nodes")),
+            ("[2001:db8::7]:80", Some("http://[2001:db8::7]:80/nodes")),
+            ("127.0.0.1:7878", None),
+            ("[::1]:7878", None),
+            ("0.0.0.0:7878", None),
+            ("[::]:7878", None),
+            ("[fe80::1%2]:7878", None),
+            ("224.0.0.1:7878", None),
+            ("10.0.0.7:0", None),
+            ("10.0.0.7", None),
+            ("node.example:7878", None),
+            ("10.0.0.7:7878/\"><script>", None),
+            ("javascript:alert(1)", None),
+        ] {
+            assert_eq!(link(address, far).as_deref(), expected, "{address}");
+        }
+        assert_eq!(link("127.0.0.1:7878", near).as_deref(), Some("http://127.0.0.1:7878/nodes"));
+        assert_eq!(link("0.0.0.0:7878", near), None);
     }
 
     #[test]
@@ -177,5 +237,35 @@ mod tests {
         let all: Vec<_> = (0..150).map(|topic| dispatcher(topic, u64::from(topic < 120))).collect();
         let (many, busy, idle) = shown(&all.iter().collect::<Vec<_>>());
         assert_eq!((many.len(), busy, idle), (100, 20, 30), "those that do not fit are not called idle");
+    }
+
+    #[test]
+    fn an_actor_says_what_waits_for_it_how_often_it_was_restarted_and_how_it_last_failed() {
+        let actor = |waiting: Option<u64>, restarts, error: Option<&str>| ActorStatus {
+            name: "claimer".into(),
+            restarts,
+            failure: error.map(|error| Failure {
+                failed_at: Instant::now().checked_sub(Duration::from_secs(240)).unwrap(),
+                error: error.into(),
+            }),
+            mailbox: waiting.map(|waiting| Mailbox { waiting, answered_in: Duration::from_micros(70) }),
+        };
+        let well = [">0 waiting<", "badge good", "answered in 70 µs", "never restarted", "claims due tasks"];
+        for (status, said, unsaid) in [
+            (actor(Some(0), 0, None), &well[..], "ago"),
+            (actor(Some(100), 0, None), &[">100 waiting<", "badge good"], "badge late"),
+            (actor(Some(1_234), 0, None), &[">1\u{202f}234 waiting<", "badge late"], "badge good"),
+            (actor(None, 0, None), &[">busy<", "badge late", "no answer within half a second"], "waiting"),
+            (actor(Some(0), 1, Some("a <b>panic</b>")), &[">restarted once<", "4 min ago: a &lt;b&gt;panic"], "never"),
+            (actor(None, 12, Some("")), &[">restarted 12 times<", "4 min ago: <"], "never"),
+        ] {
+            let (mut supervisor, all) = (actor(Some(0), 0, None), [status]);
+            supervisor.name = "supervisor".into();
+            let page = tree(&supervisor, &all).into_string();
+            let (first, leaf) = page.split_once("<ul><li>").unwrap();
+            assert!(first.contains("supervisor") && first.contains("restarts what fails"), "{first}");
+            assert!(leaf.contains("<span class=\"name\">claimer</span>"), "{leaf}");
+            assert!(said.iter().all(|part| leaf.contains(part)) && !leaf.contains(unsaid), "{:?}: {leaf}", all[0]);
+        }
     }
 }

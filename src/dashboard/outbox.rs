@@ -104,7 +104,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         section #message.sheet data-live {
             div.head {
                 h1 { (subject) }
-                @if message.status == MessageStatus::Failed && visitor.may(Role::Operate) {
+                @if message.status == MessageStatus::Failed && visitor.may_for_all_topics(Role::Operate) {
                     div.actions { (parts::act(&format!("{PATH}/{}/retry", message.id), "Retry", "primary")) }
                 }
             }
@@ -183,7 +183,7 @@ fn cells(visitor: &Visitor, message: &Message) -> Vec<Markup> {
         html! { (message.transport) },
         parts::ago(message.created_at, visitor.now),
         html! {
-            @if message.status == MessageStatus::Failed && visitor.may(Role::Operate) {
+            @if message.status == MessageStatus::Failed && visitor.may_for_all_topics(Role::Operate) {
                 div.actions { (parts::act(&format!("{PATH}/{}/retry", message.id), "Retry", "")) }
             }
         },

@@ -18,6 +18,7 @@ use super::health::{self, Cause, Facts, OVERDUE, Overdue};
 use super::lately::{Lately, within};
 use super::layout::Place;
 use super::live::Live;
+use super::month;
 use super::parts::{Tone, ago, badge, empty, number, short, span, table};
 use super::topics::{self, Loads};
 use super::visitor::Visitor;
@@ -48,6 +49,8 @@ pub(crate) struct Glances {
     pub(crate) live: Live,
     /// What the page of topics saw.
     pub(crate) loads: Lately<Loads>,
+    /// What the calendar saw.
+    pub(super) months: month::Seen,
 }
 
 /// `GET /`.

@@ -6,7 +6,6 @@ use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use maud::{Markup, html};
 use punctual_domain::fire::{Fire, FireKind, FireStatus};
 use punctual_domain::id::FireId;
-use punctual_domain::key::Role;
 use punctual_domain::outlook::Outlook;
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{FireFilter, Page};
@@ -76,7 +75,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
                 ]))
             }
         }
-        @if visitor.may(Role::Operate) { (actions(&schedule, &api.zones)) }
+        @if visitor.may_change_schedule(&schedule) { (actions(&schedule, &api.zones)) }
         div.grid {
             section #ahead.sheet data-live aria-labelledby="ahead-title" { (upcoming(&schedule, &next, &remarks, visitor.now)) }
             section #why.sheet data-live aria-labelledby="why-title" {

@@ -20,7 +20,7 @@ use super::visitor::{Visitor, said};
 use crate::cli::when;
 use crate::http::merge_patch::merge;
 use crate::http::problem::{Code, Problem};
-use crate::http::schedule_edit::{find, schedule_id};
+use crate::http::schedule_edit::{check_schedule_topic, find, schedule_id};
 use crate::http::schedule_view::document;
 
 /// `GET /schedules/new`.
@@ -33,6 +33,7 @@ pub(crate) async fn new(visitor: Visitor) -> Result<Response, Problem> {
 /// `GET /schedules/{id}/edit`.
 pub(crate) async fn edit(visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
     let schedule = find(&visitor.api, schedule_id(&id)?).await?;
+    check_schedule_topic(&visitor.caller, &schedule)?;
     let fields = of_schedule(&schedule);
     let preview = preview_of(&visitor, &fields).await;
     draw(&visitor, Some(&id), &fields, None, &preview).await

@@ -14,7 +14,7 @@ use super::schedule::pause_end;
 use super::visitor::{Visitor, said};
 use crate::cli::when;
 use crate::http::problem::Problem;
-use crate::http::schedule_edit::{find, schedule_id};
+use crate::http::schedule_edit::{check_schedule_topic, find, schedule_id};
 
 /// `POST /schedules/{id}/pause`: pauses it, or changes the note and the end of a pause that was seen.
 pub(crate) async fn pause(visitor: Visitor, Path(id): Path<String>, form: Form) -> Result<Response, Problem> {
@@ -76,6 +76,7 @@ pub(crate) async fn trigger(visitor: Visitor, Path(id): Path<String>) -> Result<
 /// `GET /schedules/{id}/delete`: asks once more.
 pub(crate) async fn ask_to_delete(visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
     let schedule = find(&visitor.api, schedule_id(&id)?).await?;
+    check_schedule_topic(&visitor.caller, &schedule)?;
     let name = &schedule.definition.name;
     let body = html! {
         (trail(&schedule))
@@ -103,6 +104,7 @@ pub(crate) async fn delete(visitor: Visitor, Path(id): Path<String>, form: Form)
 /// `GET /schedules/{id}/backfill`.
 pub(crate) async fn ask_to_backfill(visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
     let schedule = find(&visitor.api, schedule_id(&id)?).await?;
+    check_schedule_topic(&visitor.caller, &schedule)?;
     Ok(backfill_page(&visitor, &schedule, &Form::default(), &html! {}))
 }
 
@@ -132,7 +134,7 @@ pub(crate) async fn backfill(visitor: Visitor, Path(id): Path<String>, form: For
                     (facts(&[
                         ("Fires to make", html! { strong { (count(&answer, "made")) } }),
                         ("Fired before", html! { (count(&answer, "alreadyFired")) }),
-                        ("Left out by calendars", html! { (count(&answer, "skipped")) }),
+                        ("Left out, by calendars or as not decided yet", html! { (count(&answer, "skipped")) }),
                     ]))
                     @if answer["made"].as_u64() != Some(0) {
                         form.actions method="post" action={ "/schedules/" (id) "/backfill" } {

@@ -97,7 +97,7 @@ fn rows(visitor: &Visitor, schedules: &[Schedule], fires: &HashMap<ScheduleId, V
                 next_fire(&visitor.api, schedule, visitor.now),
                 strip(fires),
                 durations(fires),
-                html! { @if visitor.may(Role::Operate) { (quick(schedule)) } @else { (state(schedule)) } },
+                html! { @if visitor.may_change_schedule(schedule) { (quick(schedule)) } @else { (state(schedule)) } },
             ]
         })
         .collect();

@@ -6,7 +6,6 @@ use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 use punctual_domain::id::TaskId;
-use punctual_domain::key::Role;
 use punctual_domain::store::Retry;
 use punctual_domain::task::{AttemptOutcome, AttemptRecord, Task, TaskStatus};
 use serde::de::IgnoredAny;
@@ -50,7 +49,7 @@ pub(crate) async fn show(visitor: Visitor, Path(id): Path<String>) -> Result<Res
         p.trail { a href="/tasks" { "Tasks" } " / " a href={ "/tasks?topic=" (encoded(task.topic.as_str())) } { (task.topic) } " /" }
         section #task data-live {
             h1 { "Task " (short(task.id)) " " (status(task.status)) }
-            @if visitor.may(Role::Operate) && visitor.caller.check_topic(&task.topic).is_ok() { (actions(task, &retries)) }
+            @if visitor.may_change(&task.topic) { (actions(task, &retries)) }
             @if !retries.is_empty() { (retried(&retries, now)) }
             @for warning in &warnings { p.remark { (warning) } }
             div.sheet {

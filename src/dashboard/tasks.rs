@@ -59,7 +59,7 @@ pub(crate) async fn show(visitor: Visitor) -> Result<Response, Problem> {
             }
             (pager(&visitor.uri, next_cursor.as_deref()))
         }
-        @if is_filtered && visitor.may(Role::Operate) && !list.items.is_empty() { (bulk_links(&visitor.uri, &filter)) }
+        @if is_filtered && !list.items.is_empty() && visitor.may(Role::Operate) && visitor.caller.check_filter(&filter).is_ok() { (bulk_links(&visitor.uri, &filter)) }
     };
     Ok(visitor.page(Place::Tasks, "Tasks", &body))
 }

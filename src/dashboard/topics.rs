@@ -188,7 +188,7 @@ fn cells(visitor: &Visitor, row: &Row<'_>, counted_at: Option<DateTime<Utc>>) ->
             false => badge(Tone::Good, "works"),
         },
         html! {
-            @if row.definition.is_some() && visitor.may(Role::Operate) {
+            @if row.definition.is_some_and(|definition| visitor.may(Role::Operate) && visitor.caller.check_pattern(&definition.name).is_ok()) {
                 div.actions {
                     @let action = |what: &str| format!("{PATH}/{}/{what}", encoded(name));
                     @if is_paused { (parts::act(&action("resume"), "Resume", "")) }

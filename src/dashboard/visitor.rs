@@ -12,6 +12,8 @@ use chrono::{DateTime, Utc};
 use maud::Markup;
 use punctual_domain::json::read_deep;
 use punctual_domain::key::Role;
+use punctual_domain::schedule::Schedule;
+use punctual_domain::topic::Topic;
 use serde_json::Value;
 use tower::Service;
 
@@ -21,7 +23,9 @@ use super::notice::Notice;
 use crate::cli::when;
 use crate::http::Api;
 use crate::http::auth::Caller;
+use crate::http::guard;
 use crate::http::problem::{Code, Problem};
+use crate::http::schedule_edit::check_schedule_topic;
 use crate::http::trace::RequestId;
 
 /// The largest answer of the API that is read here.
@@ -67,6 +71,26 @@ impl Visitor {
     /// Whether they may do what needs this role. What they may not is not offered.
     pub(crate) fn may(&self, role: Role) -> bool {
         self.caller.may(role)
+    }
+
+    /// Whether they may change what belongs to a topic.
+    pub(crate) fn may_change(&self, topic: &Topic) -> bool {
+        self.may(Role::Operate) && self.caller.check_topic(topic).is_ok()
+    }
+
+    /// Whether they may change a schedule.
+    pub(crate) fn may_change_schedule(&self, schedule: &Schedule) -> bool {
+        self.may(Role::Operate) && check_schedule_topic(&self.caller, schedule).is_ok()
+    }
+
+    /// Whether they may do what needs this role and concerns all topics.
+    pub(crate) fn may_for_all_topics(&self, role: Role) -> bool {
+        self.may(role) && !self.caller.is_limited()
+    }
+
+    /// Whether they are on this machine, by the name that they call it: then its loopback addresses lead somewhere for them.
+    pub(crate) fn is_near(&self) -> bool {
+        guard::host(&self.uri, &self.headers).as_ref().is_some_and(guard::is_loopback)
     }
 
     /// A whole page.

@@ -73,9 +73,9 @@ impl Keys {
         {
             return Ok(exist);
         }
-        let asked = tokio::time::timeout(PATIENCE, self.store.keys()).await;
+        let asked = tokio::time::timeout(PATIENCE, self.store.has_valid_key()).await;
         let exist = match (asked, *seen) {
-            (Ok(Ok(keys)), _) => keys.iter().any(|key| key.revoked_at.is_none()),
+            (Ok(Ok(exist)), _) => exist,
             (_, Some((_, exist))) => exist,
             (Ok(Err(error)), None) => return Err(error),
             (Err(_), None) => return Err(StoreError::Unavailable(format!("no answer within {PATIENCE:?}"))),

@@ -93,12 +93,12 @@ async fn check_origin(api: &Api, method: &Method, uri: &Uri, headers: &HeaderMap
     Ok(())
 }
 
-fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let named = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
     uri.authority().cloned().or_else(named)
 }
 
-fn is_loopback(host: &Authority) -> bool {
+pub(crate) fn is_loopback(host: &Authority) -> bool {
     let name = host.host().trim_start_matches('[').trim_end_matches(']');
     let is_local_name = name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost");
     is_local_name || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

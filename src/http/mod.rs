@@ -20,7 +20,7 @@ pub(crate) mod events;
 mod executions;
 mod fields;
 mod fingerprint;
-mod guard;
+pub(crate) mod guard;
 pub(crate) mod health;
 mod inspection;
 pub(crate) mod instant;

@@ -87,12 +87,19 @@ pub(crate) async fn settle_up(api: &Api, id: ScheduleId) -> Result<(), Problem> 
     let decide = |due: &DueSchedule, now: DateTime<Utc>| {
         Some(decide(due, now, rules).unwrap_or_else(|error| Tick::stop(&due.schedule, &error, rules)))
     };
-    let ticked = api.store.tick_schedule(id, &decide).await?;
-    ticked.stopped.iter().for_each(|task| api.wake.task_cancelled(*task));
-    if ticked.fired > 0 {
-        api.wake.tasks_changed();
+    Ok(api.wake.settle_up(id, &decide).await?)
+}
+
+/// Has all that is due of a schedule decided, and answers it as it is then. One that is too far behind for that stays so.
+pub(crate) async fn settled_up(api: &Api, mut schedule: Schedule) -> Result<Schedule, Problem> {
+    for _ in 0..ROUNDS {
+        if !schedule.is_due(api.time.now()) {
+            break;
+        }
+        settle_up(api, schedule.id).await?;
+        schedule = find(api, schedule.id).await?;
     }
-    Ok(())
+    Ok(schedule)
 }
 
 /// Writes the answer to a call that wrote a schedule like this one.

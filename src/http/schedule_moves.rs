@@ -181,8 +181,12 @@ pub(crate) async fn backfill(
         return Err(Problem::new(Code::Invalid, "from and to are required"));
     };
 
-    let schedule = find(&api, id).await?;
+    let mut schedule = find(&api, id).await?;
     check_schedule_topic(&caller, &schedule)?;
+    if bulk == Bulk::Apply {
+        // What is due is the schedule's own to fire or to skip; what it skipped can be filled in then.
+        schedule = schedule_edit::settled_up(&api, schedule).await?;
+    }
     let calendars = api.store.calendars().await?;
     let payload_bytes = schedule.definition.payload.as_str().len();
     let zones = api.zones.clone();
@@ -218,8 +222,8 @@ enum Listing {
     Instants,
 }
 
-/// 200 with what was made.
-fn told(done: &Backfilled, skipped: u64, listing: Listing) -> Answer {
+/// 200 with what was made. Skipped are the `excluded` instants, and those that the schedule has still to decide.
+fn told(done: &Backfilled, excluded: u64, listing: Listing) -> Answer {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Told {
@@ -233,6 +237,7 @@ fn told(done: &Backfilled, skipped: u64, listing: Listing) -> Answer {
         Listing::Counts => None,
         Listing::Instants => Some(done.made.iter().copied().map(Instant).collect()),
     };
+    let skipped = excluded + done.left;
     let told = Told { made: done.made.len(), already_fired: done.already_fired, skipped, instants };
     call::written(StatusCode::OK, &told)
 }

@@ -141,15 +141,11 @@ pub(crate) async fn delete(
     let schedule = find(&api, id).await?;
     check_schedule_topic(&caller, &schedule)?;
     if_match.check(schedule.version)?;
-    // What was due before is accounted for.
-    schedule_edit::settle_up(&api, id).await?;
     let version = if_match.version(schedule.version);
-    if !api.store.delete_schedule(id, version).await? {
-        return Err(no_such_schedule(id));
+    match api.wake.delete_schedule(id, version, &api.fire_rules).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(no_such_schedule(id)),
     }
-    api.wake.schedules_changed();
-    api.wake.tasks_changed();
-    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// The schedule as a draft makes it: another definition, and paused or resumed where the draft says so.

@@ -65,7 +65,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .named("replaceSchedule", "Replaces a schedule: what is left out returns to its default", told::schedules::replace),
         operate(PATCH, "/api/v1/schedules/{id}", schedules::patch)
             .named("patchSchedule", "Changes some fields of a schedule", told::schedules::patch),
-        operate(DELETE, "/api/v1/schedules/{id}", schedules::delete)
+        operate(DELETE, "/api/v1/schedules/{id}", schedules::delete).slow()
             .named("deleteSchedule", "Deletes a schedule and cancels its pending tasks", told::schedules::delete),
         operate(POST, "/api/v1/schedules/{id}/pause", schedule_moves::pause)
             .named("pauseSchedule", "Pauses a schedule, for a while or until it is resumed", told::schedules::pause),

@@ -59,6 +59,7 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(reason) => Self::Unavailable(reason),
+            StoreError::Moved => Self::Unavailable(error.to_string()),
             StoreError::NotFound => Self::NotFound,
             StoreError::ClientRequestIdInUse(id) => Self::ClientRequestIdInUse(id),
             StoreError::DedupeKeyInUse(key) => Self::DedupeKeyInUse(key),
@@ -68,7 +69,6 @@ impl From<StoreError> for Error {
             // No call of the library leads to these.
             StoreError::IdempotencyKeyReused
             | StoreError::VersionMismatch(_)
-            | StoreError::Moved
             | StoreError::UnknownCalendar(_)
             | StoreError::TooManyFires(_)
             | StoreError::CalendarInUse(_)

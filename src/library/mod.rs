@@ -10,8 +10,10 @@ mod transaction;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
+use punctual_actors::Settings;
 use punctual_domain::clock::Clock;
+use punctual_domain::fire::FireRules;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::invalid::Invalid;
 use punctual_domain::news::News;
@@ -416,12 +418,18 @@ impl Punctual {
         Ok(self.open()?.store.schedules(filter, page).await?)
     }
 
-    /// Deletes a schedule and cancels its pending tasks; running ones finish.
+    /// Deletes a schedule and cancels its pending tasks; running ones finish. What was due of it ends as a fire, or as skipped
+    /// with a reason.
     ///
     /// # Errors
     /// `NotFound`, `Unavailable`.
     pub async fn delete_schedule(&self, id: ScheduleId) -> Result<(), Error> {
-        if self.open()?.store.delete_schedule(id, None).await? { Ok(()) } else { Err(Error::NotFound) }
+        let misfire_threshold = TimeDelta::from_std(Settings::default().misfire_threshold).unwrap_or(TimeDelta::MAX);
+        let rules = FireRules { zones: self.0.zones.clone(), misfire_threshold };
+        match self.open()?.wake.delete_schedule(id, None, &rules).await? {
+            true => Ok(()),
+            false => Err(Error::NotFound),
+        }
     }
 
     /// Stops as [`Punctual::drain`] does, with 25 seconds for attempts under way.

@@ -66,7 +66,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("punctual_tasks_running", Gauge, &[], ONE, "Tasks that are being attempted, on all nodes."),
     metric("punctual_settle_backlog", Gauge, &[], ONE, "Outcomes that wait to be written; above 10000 nothing more is claimed."),
     metric("punctual_leader", Gauge, &[], ONE, "Whether this node evaluates the schedules."),
-    metric("punctual_leader_changes_total", Counter, &[], ONE, "How often this node became or ceased to be the leader."),
+    metric("punctual_leader_changes_total", Counter, &[], ONE, "How often this node became the leader; not counted where there can be no other."),
     metric("punctual_leases_expired_total", Counter, &[], ONE, "Leases that ran out because their holder was gone."),
     metric("punctual_stale_settles_total", Counter, &[], ONE, "Outcomes that came after their lease was lost, and changed nothing."),
     metric("punctual_actor_restarts_total", Counter, &["actor"], &[&["settler"], &["claimer"], &["reconciler"], &["ticker"], &["elector"], &["notifier"], &["dispatcher"], &["slot"]], "Actors that failed and were started again."),

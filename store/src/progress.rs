@@ -60,8 +60,18 @@ impl Kept {
 pub(crate) struct ByTopic(BTreeMap<(String, bool), u64>);
 
 impl ByTopic {
+    /// Reads a JSON array of topic, origin and number.
+    pub(crate) fn from_text(text: &str) -> Result<Self, StoreError> {
+        let found: Vec<(String, bool, u64)> = from_text("how many tasks failed", text)?;
+        Ok(Self(found.into_iter().map(|(topic, of_schedules, tasks)| ((topic, of_schedules), tasks)).collect()))
+    }
+
     pub(crate) fn add(&mut self, topic: String, of_schedules: bool, tasks: u64) {
         *self.0.entry((topic, of_schedules)).or_default() += tasks;
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.0.into_iter().for_each(|((topic, of_schedules), tasks)| self.add(topic, of_schedules, tasks));
     }
 }
 

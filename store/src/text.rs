@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use punctual_domain::retry::RetryPolicy;
+use punctual_domain::schedule::Schedule;
 use punctual_domain::store::StoreError;
 use punctual_domain::time::ZoneVersion;
 use punctual_domain::topic::{Topic, TopicDefinition};
@@ -26,6 +28,25 @@ pub(crate) fn to_text(value: &impl Serialize) -> Result<String, StoreError> {
 /// Reads a value back.
 pub(crate) fn from_text<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Broken(format!("{what} cannot be read: {error}")))
+}
+
+/// What can be told of a schedule whose definition cannot be read.
+pub(crate) struct Unreadable {
+    pub(crate) version: u64,
+    pub(crate) last_fired_at: Option<DateTime<Utc>>,
+    pub(crate) fired_through: Option<DateTime<Utc>>,
+    pub(crate) fires_made: u64,
+}
+
+impl Unreadable {
+    /// What its history says from now on: what it said last, and paused. `None` if that cannot be read either.
+    pub(crate) fn paused(self, said_last: Option<&str>, note: String, now: DateTime<Utc>) -> Option<Schedule> {
+        let Self { version, last_fired_at, fired_through, fires_made } = self;
+        let last: Schedule = from_text("a former schedule", said_last?).ok()?;
+        let updated_at = now;
+        let paused = last.paused(Some(note), None);
+        Some(Schedule { version, updated_at, last_fired_at, fired_through, fires_made, ..paused })
+    }
 }
 
 /// Metadata as its column holds it: null for none.

@@ -1,4 +1,4 @@
-//! What can be done on the pages, done with the mouse and the keyboard.
+//! What can be done on the pages, done.
 
 use serde_json::json;
 

@@ -38,6 +38,25 @@ pub(crate) enum Width {
     Phone = 390,
 }
 
+/// A key that is no letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Tab,
+    Enter,
+    Space,
+}
+
+impl Key {
+    /// How WebDriver names it.
+    fn code(self) -> &'static str {
+        match self {
+            Self::Tab => "\u{e004}",
+            Self::Enter => "\u{e007}",
+            Self::Space => " ",
+        }
+    }
+}
+
 /// What the reader's system prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
@@ -149,6 +168,13 @@ impl Browser {
             return !!found";
         self.wait_for(mark, &[json!(within), json!(words)], &format!("{words:?} in {within}")).await;
         self.click("[data-pressed]").await;
+    }
+
+    /// Presses a key, wherever the focus is.
+    pub(crate) async fn key(&self, key: Key) {
+        let actions = ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.code() }));
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
+        self.post("/actions", &json!({ "actions": [keyboard] })).await;
     }
 
     /// Types into a field, in place of what is there.

@@ -1,4 +1,4 @@
-//! A schedule's whole life, with the mouse and the keyboard.
+//! A schedule's whole life.
 
 use serde_json::{Value, json};
 
@@ -31,6 +31,13 @@ async fn a_schedule_is_written_with_a_preview_of_its_fires() {
         .await;
     browser.fill("#cronExpression", "0 9 1 * 1").await;
     browser.wait_for_text("restricts both the day of the month and the day of the week").await;
+    for (cron, said) in [("*/30 1 * * *", "it follows elapsed time"), ("0-59/30 1 * * *", "it follows the clock")] {
+        browser.fill("#cronExpression", cron).await;
+        browser.wait_for_text(said).await;
+    }
+    browser.fill("#cronExpression", "*/30 * * * *").await;
+    let is_plain = "return document.querySelectorAll('#preview tbody tr').length === 10 && !document.querySelector('#preview .remark')";
+    browser.wait_for(is_plain, &[], "a preview without a remark").await;
     browser.fill("#cronExpression", "30 2 * * *").await;
     let ten = "return document.querySelectorAll('#preview tbody tr').length === 10
         && document.querySelector('#preview').innerText.includes('02:30:00')";
@@ -138,6 +145,83 @@ async fn a_schedule_is_paused_resumed_triggered_edited_filled_in_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_list_pauses_resumes_and_triggers_with_one_click() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    let mut ids = Vec::new();
+    for name in ["above", "hourly", "below"] {
+        let body = json!({ "name": name, "cronExpression": "0 0 29 2 *", "timezone": "UTC", "topic": "echo" });
+        ids.push(server.post("/api/v1/schedules", body.to_string()).await.json()["id"].as_str().unwrap().to_owned());
+    }
+    let id = &ids[1];
+    let row = format!("tr:has(a[href='/schedules/{id}'])");
+    let enabled = async || {
+        let list = server.get("/api/v1/schedules?enabled=true").await.json();
+        list["items"].as_array().unwrap().len()
+    };
+    browser.go("/schedules").await;
+    browser.press(&row, "Pause").await;
+    browser.wait_for_text("“hourly” is paused.").await;
+    assert_eq!(server.get(&format!("/api/v1/schedules/{id}")).await.json()["enabled"], false);
+    assert_eq!(enabled().await, 2, "the others fire");
+
+    browser.go("/schedules").await;
+    assert!(browser.text(&row).await.contains("paused"));
+    browser.press(&row, "Resume").await;
+    browser.wait_for_text("“hourly” fires again.").await;
+    assert_eq!(enabled().await, 3);
+
+    browser.go("/schedules").await;
+    browser.press(&row, "Trigger").await;
+    browser.wait_for_text("Triggered: this is the task that it made.").await;
+    let executions = server.get(&format!("/api/v1/schedules/{id}/executions")).await.json();
+    let [made] = executions["items"].as_array().unwrap().as_slice() else { panic!("{executions}") };
+    assert_eq!(made["kind"], "manual");
+    assert_eq!(browser.path().await, format!("/tasks/{}", made["taskId"].as_str().unwrap()));
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_has_an_end_that_can_be_moved_and_taken_away() {
+    let database = Database::sqlite();
+    let server = Server::start(&database);
+    let Some(browser) = Browser::open(&server.url).await else { return };
+    let body = r#"{"name": "hourly", "cronExpression": "0 * * * *", "timezone": "Europe/Berlin", "topic": "echo"}"#;
+    let id = server.post("/api/v1/schedules", body).await.json()["id"].as_str().unwrap().to_owned();
+    let (until, note) = ("input[name=until]", "while the archive moves");
+    let field = "return document.querySelector('input[name=until]').value === arguments[0]";
+    browser.go(&format!("/schedules/{id}")).await;
+    browser.fill("input[name=note]", note).await;
+    for (button, local, instant) in [
+        ("Pause", "2036-12-01T09:30", json!("2036-12-01T08:30:00.000Z")),
+        ("Change the pause", "2036-07-01T09:30", json!("2036-07-01T07:30:00.000Z")),
+        ("Change the pause", "", json!(null)),
+    ] {
+        enter_time(&browser, until, local).await;
+        browser.run("window.wasThere = true", &[]).await;
+        browser.press("form[action$='/pause']", button).await;
+        browser.wait_for("return !window.wasThere", &[], "the page after that").await;
+        let said = if button == "Pause" { "“hourly” is paused." } else { "The pause was changed." };
+        browser.wait_for_text(said).await;
+        let paused = only_schedule(&server).await;
+        assert_eq!((&paused["enabled"], &paused["pauseNote"]), (&json!(false), &json!(note)));
+        assert_eq!(paused["pausedUntil"], instant, "by the clocks of its zone");
+        // The form has what there is, to be changed.
+        assert_eq!(browser.run(field, &[json!(local)]).await, json!(true), "{local}");
+        let ahead = browser.text("#ahead").await;
+        let first = if local.is_empty() { "until somebody resumes it" } else { "10:00:00" };
+        assert!(ahead.contains(first), "{ahead}");
+        assert_eq!(browser.text("#schedule .notice").await.contains("Paused until"), !local.is_empty());
+    }
+    browser.press("main", "Resume").await;
+    browser.wait_for_text("“hourly” fires again.").await;
+    let resumed = only_schedule(&server).await;
+    assert_eq!((&resumed["enabled"], &resumed["pauseNote"]), (&json!(true), &json!(null)));
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_without_a_change_changes_nothing() {
     let database = Database::sqlite();
     let server = Server::start(&database);
@@ -180,6 +264,12 @@ async fn a_month_shows_what_all_schedules_ask_for() {
         server.post("/api/v1/schedules", body.to_string()).await;
     }
     browser.go("/schedules/calendar").await;
+    // What fires meanwhile stands there without anybody asking again.
+    let id = server.get("/api/v1/schedules?name=dawn").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    server.post(&format!("/api/v1/schedules/{id}/trigger"), "").await;
+    let today = "return document.querySelector('.day.today').innerText.includes('1 fired')
+        && /^✓ \\d\\d:\\d\\d dawn$/.test(document.querySelector(`.day.today a[href='/schedules/${arguments[0]}']`).innerText)";
+    browser.wait_for(today, &[json!(id)], "what fired today").await;
     browser.press("main", "Month after").await;
     browser.wait_for("return document.body.innerText.includes('noon')", &[], "the first of the next month").await;
     let month = browser.text("main").await;

@@ -82,6 +82,39 @@ async fn many_tasks_are_counted_before_they_are_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_are_counted_before_they_are_cancelled() {
+    let Some((server, browser, _database)) = start().await else { return };
+    for _ in 0..3 {
+        server.make_task(r#"{"topic": "resize", "delayMs": 3600000}"#).await;
+    }
+    let ended = failed_task(&server, "broken").await;
+    let other = server.make_task(r#"{"topic": "echo", "delayMs": 3600000}"#).await["id"].clone();
+    browser.go("/tasks").await;
+    browser.fill("input[name=topic]", "resize").await;
+    browser.press("form.gap", "Filter").await;
+    browser.wait_for("return location.search.includes('topic=resize')", &[], "the filter in the address").await;
+    browser.press("main", "Cancel…").await;
+    browser.wait_for_text("Cancel 3 tasks?").await;
+    browser.press("main", "Leave them").await;
+    browser.wait_for("return location.pathname === '/tasks'", &[], "the tasks").await;
+    let listed = server.get("/api/v1/tasks?topic=resize&status=pending").await.json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 3, "nothing was done yet");
+
+    browser.fill("input[name=topic]", "resize").await;
+    browser.press("form.gap", "Filter").await;
+    browser.press("main", "Cancel…").await;
+    browser.press("main", "Cancel them").await;
+    browser.wait_for_text("3 tasks were cancelled.").await;
+    let listed = server.get("/api/v1/tasks?topic=resize&status=cancelled").await.json();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 3);
+    for (id, status) in [(json!(ended), "failed"), (other, "pending")] {
+        let task = server.get(&format!("/api/v1/tasks/{}", id.as_str().unwrap())).await.json();
+        assert_eq!(task["status"], status, "{task}");
+    }
+    browser.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_does_not_run_says_why() {
     let Some((server, browser, _database)) = start().await else { return };
     server.put_topic("mail", r#"{"route": {"type": "event"}, "paused": true}"#).await;

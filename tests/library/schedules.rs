@@ -1,10 +1,14 @@
 //! Recurring work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use punctual::{
     Attempt, Error, NewSchedule, Outcome, OverlapPolicy, Page, Punctual, Rhythm, ScheduleFilter, ScheduleId,
+    TaskFilter, TaskStatus,
 };
+use punctual_domain::clock::FakeClock;
 
 use crate::on_each_database;
 use crate::support::Database;
@@ -12,7 +16,8 @@ use crate::support::Database;
 on_each_database!(
     a_schedule_is_kept_with_its_first_instant,
     a_schedule_fires_in_the_process_that_made_it,
-    a_bad_schedule_is_refused_and_makes_nothing
+    a_bad_schedule_is_refused_and_makes_nothing,
+    what_is_due_is_decided_before_a_schedule_is_deleted
 );
 
 async fn a_schedule_is_kept_with_its_first_instant(database: Database) {
@@ -68,6 +73,21 @@ async fn a_schedule_fires_in_the_process_that_made_it(database: Database) {
         let at = schedule.created_at + Duration::from_secs(beat);
         assert_eq!(heard.recv().await, Some((Some(schedule.id.0), Some(at))));
     }
+    punctual.stop().await.unwrap();
+}
+
+async fn what_is_due_is_decided_before_a_schedule_is_deleted(database: Database) {
+    let clock = FakeClock::at_text("2040-01-02T12:00:00Z");
+    let open = || Punctual::builder().database(&database.url).clock(Arc::new(clock.clone()));
+    let punctual = open().connect().await.unwrap();
+    let every_minute = NewSchedule::new("heartbeat", "beat").every(Duration::from_secs(60), "UTC");
+    let schedule = punctual.schedule_repeat(every_minute.clone()).await.unwrap();
+    clock.advance(TimeDelta::hours(1));
+    punctual.delete_schedule(schedule.id).await.unwrap();
+    assert_eq!(database.number("SELECT CAST(sum(count) AS bigint) FROM punctual_fires").await, 60);
+    let filter = TaskFilter { schedule_id: Some(schedule.id), ..TaskFilter::default() };
+    let tasks = punctual.list(&filter, Page::first(9)).await.unwrap();
+    assert_eq!(tasks.iter().map(|task| task.status).collect::<Vec<_>>(), [TaskStatus::Cancelled]);
     punctual.stop().await.unwrap();
 }
 

@@ -15,6 +15,7 @@ on_each_database!(
     the_email_queue_goes_on_where_it_was_killed_with_resend_too,
     the_alert_goes_on_where_it_was_killed,
     the_poll_of_the_lab_is_repeated_after_it_was_killed,
+    the_poll_of_the_lab_goes_on_where_it_was_killed_with_one_result_stored,
     the_expiry_of_sessions_goes_on_where_it_was_killed,
     the_expiry_of_certificates_goes_on_where_it_was_killed,
 );
@@ -214,40 +215,82 @@ async fn the_alert_goes_on_where_it_was_killed(database: Database) {
     assert_eq!(resend.unasked(), 0);
 }
 
+/// Two sessions whose detectors are at the lab.
+async fn make_mailed(server: &Server) {
+    for order in ["CP-1", "CP-2"] {
+        let session = json!({"name": "Ada", "email": "ada@example.com", "clearpathOrderId": order});
+        let id = make(server, "/sessions", session).await["id"].as_str().unwrap().to_owned();
+        let mailed = server.request(Method::PATCH, &format!("{CLEARPATH}/sessions/{id}"));
+        let mailed = mailed.header("content-type", "application/json").body(r#"{"status":"mailed"}"#);
+        assert_eq!(Answer::to(mailed).await.status, 200);
+    }
+}
+
+/// What the lab has about them.
+fn results() -> String {
+    json!([
+        {"clearpath_order_id": "CP-1", "radon_level": 80}, {"clearpath_order_id": "CP-2", "radon_level": 250.5},
+    ])
+    .to_string()
+}
+
+/// Both results are stored once, with their certificates; once more they change nothing, and the lab is asked for what is newer than
+/// the poll that succeeded.
+async fn has_both_once(database: &Database, server: &Server, lab: &mut Receiver) {
+    until(database, "SELECT count(*) FROM clearpath_certificates", 2).await;
+    lab.answer(200, &[], &results());
+    let again = begin(server, "labResultPoll").await;
+    assert_eq!(server.ended_task(&again).await["result"]["skipped"], 2);
+    let since = lab.next().await.query.expect("since");
+    assert!(since.starts_with("since=20"), "{since}");
+    for table in ["results", "certificates"] {
+        assert_eq!(database.number(&format!("SELECT count(*) FROM clearpath_{table}")).await, 2, "{table}");
+    }
+}
+
 async fn the_poll_of_the_lab_is_repeated_after_it_was_killed(database: Database) {
     let mut lab = Receiver::start().await;
     let url = lab.url.clone();
     let variables = [("LAB_INTEGRATION_MODEL", "api"), ("LAB_API_URL", url.as_str()), ("LAB_API_KEY", "k")];
     let server = serve(&database, &variables).await;
-    for order in ["CP-1", "CP-2"] {
-        let session = json!({"name": "Ada", "email": "ada@example.com", "clearpathOrderId": order});
-        let id = make(&server, "/sessions", session).await["id"].as_str().unwrap().to_owned();
-        let mailed = server.request(Method::PATCH, &format!("{CLEARPATH}/sessions/{id}"));
-        let mailed = mailed.header("content-type", "application/json").body(r#"{"status":"mailed"}"#);
-        assert_eq!(Answer::to(mailed).await.status, 200);
-    }
+    make_mailed(&server).await;
     lab.never_answer();
     let task = begin(&server, "labResultPoll").await;
     assert_eq!(lab.next().await.query.as_deref(), None);
     kill(server);
 
-    let records = json!([
-        {"clearpath_order_id": "CP-1", "radon_level": 80}, {"clearpath_order_id": "CP-2", "radon_level": 250.5},
-    ]);
-    lab.answer(200, &[], &records.to_string());
+    lab.answer(200, &[], &results());
     let server = serve(&database, &variables).await;
     assert_eq!(ended(&server, &task).await, json!({"processed": 2, "sent": 0, "skipped": 0, "failed": 0}));
     assert_eq!(lab.next().await.query.as_deref(), None, "from the same point");
-    until(&database, "SELECT count(*) FROM clearpath_certificates", 2).await;
-    // The same results once more change nothing; the next poll asks for what is newer than the one that succeeded.
-    lab.answer(200, &[], &records.to_string());
-    let again = begin(&server, "labResultPoll").await;
-    assert_eq!(server.ended_task(&again).await["result"]["skipped"], 2);
-    let since = lab.next().await.query.expect("since");
-    assert!(since.starts_with("since=20"), "{since}");
-    assert_eq!(database.number("SELECT count(*) FROM clearpath_results").await, 2);
-    assert_eq!(database.number("SELECT count(*) FROM clearpath_certificates").await, 2);
+    has_both_once(&database, &server, &mut lab).await;
     server.stop();
+}
+
+async fn the_poll_of_the_lab_goes_on_where_it_was_killed_with_one_result_stored(database: Database) {
+    let mut lab = Receiver::start().await;
+    let url = lab.url.clone();
+    let variables = [("LAB_INTEGRATION_MODEL", "api"), ("LAB_API_URL", url.as_str()), ("LAB_API_KEY", "k")];
+    let server = serve(&database, &variables).await;
+    make_mailed(&server).await;
+    hold(&database, "clearpath_sessions", "clearpath_order_id", "CP-2").await;
+    lab.answer(200, &[], &results());
+    let task = begin(&server, "labResultPoll").await;
+    assert_eq!(lab.next().await.query.as_deref(), None);
+    let stored = "SELECT count(*) FROM clearpath_results";
+    until(&database, stored, 1).await;
+    kill(server);
+    release(&database, "clearpath_sessions").await;
+    assert_eq!(database.number(stored).await, 1);
+
+    lab.answer(200, &[], &results());
+    let server = serve(&database, &variables).await;
+    assert_eq!(ended(&server, &task).await, json!({"processed": 2, "sent": 0, "skipped": 1, "failed": 0}));
+    assert_eq!(lab.next().await.query.as_deref(), None, "from the same point");
+    assert_eq!(database.number(stored).await, 2);
+    has_both_once(&database, &server, &mut lab).await;
+    server.stop();
+    assert_eq!(lab.unasked(), 0);
 }
 
 async fn the_expiry_of_sessions_goes_on_where_it_was_killed(database: Database) {

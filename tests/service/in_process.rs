@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use punctual::config::{Config, Sources};
-use punctual::service::{Options, RunError, Service};
+use punctual::service::{Options, RunError, Service, Start};
 use punctual_domain::clock::FakeClock;
 use reqwest::{Client, Method};
 use tokio::sync::oneshot;
@@ -32,13 +32,22 @@ impl InProcess {
 
     /// The same with variables of the environment.
     pub(crate) async fn start_with(database: &Database, clock: FakeClock, variables: &[(&str, &str)]) -> Self {
+        Self::start_as(database, clock, variables, Start::Working).await
+    }
+
+    /// One that neither claims nor ticks until it is resumed.
+    pub(crate) async fn start_paused(database: &Database, now: &str) -> Self {
+        Self::start_as(database, FakeClock::at_text(now), &[], Start::Paused).await
+    }
+
+    async fn start_as(database: &Database, clock: FakeClock, variables: &[(&str, &str)], start: Start) -> Self {
         let flags = vec![
             ("listen", "--listen", "127.0.0.1:0".to_owned()),
             ("database.url", "--database", database.url.clone()),
         ];
         let environment = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let config = Config::load(&Sources { flags, environment, ..Sources::default() }).unwrap().config;
-        let options = Options { clock: Some(Arc::new(clock.clone())), ..Options::default() };
+        let options = Options { clock: Some(Arc::new(clock.clone())), start, ..Options::default() };
         let service = Service::start(config, options).await.unwrap();
         let url = format!("http://{}", service.address());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -49,7 +58,19 @@ impl InProcess {
 
     /// Sends a text as JSON, and answers what came back.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &str) -> Answer {
+        self.send_with(method, path, body, &[]).await
+    }
+
+    /// The same with more headers.
+    pub(crate) async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Answer {
         let request = self.client.request(method, format!("{}{path}", self.url));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         Answer::to(request.header("content-type", "application/json").body(body.to_owned())).await
     }
 

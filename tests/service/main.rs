@@ -46,6 +46,7 @@ mod new_plugin;
 mod notifications_page;
 mod openapi;
 mod operating_page;
+mod operations;
 mod outlook;
 mod plugin_routes;
 mod pooler;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::health::forward;
 use crate::keys::add_key;
 use crate::on_each_database_and_pooler;
+use crate::schedules::{make, path_of};
 use crate::support::{Answer, Database, Past, Samples, Server};
 
 on_each_database_and_pooler!(
@@ -23,6 +24,8 @@ on_each_database_and_pooler!(
     they_need_a_key_once_there_are_any,
     an_address_of_their_own_needs_no_key,
     what_callers_and_workers_end_is_counted,
+    what_ends_with_its_schedule_or_for_a_later_fire_is_counted,
+    the_third_loss_of_a_task_is_counted,
 );
 
 /// What the specification names, with its kind.
@@ -119,6 +122,51 @@ async fn what_callers_and_workers_end_is_counted(database: Database) {
     }
     assert_eq!(samples.value("punctual_workers"), Some(0.0));
     server.stop();
+}
+
+async fn what_ends_with_its_schedule_or_for_a_later_fire_is_counted(database: Database) {
+    let server = Server::start(&database);
+    // Nobody claims, so each fire finds the task of the one before.
+    server.put_topic("pull", r#"{"route":{"type":"pull"}}"#).await;
+    let body = r#"{"name":"s","timezone":"UTC","topic":"pull","everyMs":1000,"overlapPolicy":"cancel_previous"}"#;
+    let schedule = make(&server, body).await;
+    let fired = r#"punctual_fires_total{disposition="fired"}"#;
+    server.samples(|samples| samples.value(fired) >= Some(2.0)).await;
+    assert_eq!(server.post(&path_of(&schedule, "/pause"), "").await.status, 200);
+    let fires = server.samples(|_| true).await.value(fired).unwrap();
+    let cancelled = r#"punctual_tasks_total{topic="pull",status="cancelled",origin="schedule"}"#;
+    server.samples(|samples| samples.value(cancelled) == Some(fires - 1.0)).await;
+    let deleted = Answer::to(server.request(Method::DELETE, &path_of(&schedule, ""))).await;
+    assert_eq!(deleted.status, 204);
+    server.samples(|samples| samples.value(cancelled) == Some(fires)).await;
+    server.stop();
+}
+
+async fn the_third_loss_of_a_task_is_counted(database: Database) {
+    let past = Past::of(&database).await;
+    past.lost_twice("echo").await;
+    past.close().await;
+    let server = Server::start(&database);
+    let failed = r#"punctual_tasks_total{topic="echo",status="failed",origin="task"}"#;
+    let samples = server.samples(|samples| samples.value(failed) == Some(1.0)).await;
+    assert_eq!(samples.value("punctual_leases_expired_total"), Some(1.0));
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_to_lead_counts_it() {
+    let Some(database) = Database::postgres().await else { return };
+    let (leads, changes) = ("punctual_leader", "punctual_leader_changes_total");
+    let first = Server::start(&database);
+    let samples = first.samples(|samples| samples.value(changes) == Some(1.0)).await;
+    assert_eq!(samples.value(leads), Some(1.0));
+    let second = Server::start(&database);
+    let samples = second.samples(|_| true).await;
+    assert_eq!((samples.value(leads), samples.value(changes)), (Some(0.0), Some(0.0)));
+    first.stop();
+    let samples = second.samples(|samples| samples.value(changes) == Some(1.0)).await;
+    assert_eq!(samples.value(leads), Some(1.0));
+    second.stop();
 }
 
 async fn topics_that_nobody_defined_share_a_label(database: Database) {

@@ -9,6 +9,7 @@ use crate::support::{Database, Server};
 on_each_database_and_pooler!(
     a_preview_needs_neither_name_nor_topic_and_keeps_nothing,
     clock_changes_are_noted,
+    how_an_expression_is_read_is_said_where_it_matters,
     next_shows_what_a_schedule_will_do,
     bad_previews_are_refused,
     a_look_ahead_is_bounded,
@@ -56,6 +57,28 @@ async fn clock_changes_are_noted(database: Database) {
     let expected =
         json!({"at": "2030-11-03T05:30:00.000Z", "local": "2030-11-03T01:30:00", "offset": "-04:00", "note": "fold"});
     assert_eq!(fold["next"][0], expected);
+    server.stop();
+}
+
+async fn how_an_expression_is_read_is_said_where_it_matters(database: Database) {
+    let server = Server::start(&database);
+    let warnings = async |path: &str, cron: &str, zone: &str| {
+        let body = json!({"name": cron, "cronExpression": cron, "timezone": zone, "topic": "echo", "enabled": false});
+        let answer = server.post(path, body.to_string()).await;
+        assert!(answer.status.is_success(), "{answer:?}");
+        answer.json()["warnings"].clone()
+    };
+    for path in [PREVIEW, "/api/v1/schedules"] {
+        for (cron, said) in [("*/30 1 * * *", "it follows elapsed time:"), ("0,30 1 * * *", "it follows the clock:")] {
+            let warnings = warnings(path, cron, "America/New_York").await;
+            assert_eq!(warnings.as_array().unwrap().len(), 1, "{path} {cron}: {warnings}");
+            assert!(warnings[0].as_str().unwrap().contains(said), "{path} {cron}: {warnings}");
+        }
+    }
+    for (cron, zone) in [("*/30 * * * *", "America/New_York"), ("0 9 * * *", "Europe/Berlin"), ("*/30 1 * * *", "UTC")]
+    {
+        assert_eq!(warnings(PREVIEW, cron, zone).await, json!([]), "{cron} {zone}");
+    }
     server.stop();
 }
 

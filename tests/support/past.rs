@@ -7,6 +7,7 @@ use punctual_domain::clock::Clock;
 use punctual_domain::id::{MessageId, NodeId, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::outbox::NewMessage;
+use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{ClaimRequest, Settled, Settling, Store, Suspects, Want};
 use punctual_domain::task::{AttemptOutcome, NewTask, Settlement, Task};
 use punctual_domain::topic::{Route, TopicDefinition};
@@ -50,6 +51,27 @@ impl Past {
         id
     }
 
+    /// Writes a task that is due now.
+    pub async fn due(&self, topic: &str) {
+        self.store.create_tasks(vec![NewTask::new(topic.parse().unwrap())], None).await.unwrap();
+    }
+
+    /// Writes a schedule, and has it triggered.
+    pub async fn triggered(&self, schedule: &Schedule) {
+        if self.store.schedule(schedule.id).await.unwrap().is_none() {
+            self.store.create_schedule(schedule, None).await.unwrap();
+        }
+        self.store.trigger(schedule.id, "2026a", None).await.unwrap();
+    }
+
+    /// Begins a task that is due, lets something happen, and settles it.
+    pub async fn attempt(&self, topic: &str, settlement: Settlement, meanwhile: impl FnOnce()) {
+        let claimed = self.claim(topic, Duration::from_secs(3600)).await;
+        meanwhile();
+        let settling = Settling { task_id: claimed.id, epoch: claimed.epoch, settlement };
+        assert_eq!(self.store.settle(vec![settling]).await.unwrap(), [Settled::Now]);
+    }
+
     /// Writes a task whose only attempt failed.
     pub async fn failed(&self, topic: &str) -> TaskId {
         let outcome = AttemptOutcome::Failed;
@@ -78,6 +100,17 @@ impl Past {
                 return id;
             }
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Writes a task that was lost twice, and claims it for no longer than a moment.
+    pub async fn lost_twice(&self, topic: &str) {
+        self.abandoned(topic).await;
+        for _ in 0..2 {
+            while self.store.expire(3, 10).await.unwrap().freed == 0 {
+                tokio::task::yield_now().await;
+            }
+            self.claim(topic, Duration::from_millis(1)).await;
         }
     }
 

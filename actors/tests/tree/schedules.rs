@@ -8,10 +8,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use punctual_actors::{Deps, Handlers, Running, Settings};
 use punctual_domain::clock::{Clock, FakeClock};
-use punctual_domain::fire::{Fire, SkipReason};
+use punctual_domain::fire::{Fire, FireKind, SkipReason};
 use punctual_domain::id::ScheduleId;
 use punctual_domain::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm, Schedule};
-use punctual_domain::store::{FireFilter, MissedCursor, Page, TaskFilter};
+use punctual_domain::store::{Backfill, Bulk, FireFilter, MissedCursor, Page, TaskFilter};
 use punctual_domain::task::{Task, TaskStatus};
 use punctual_domain::time::ZoneDatabase;
 use punctual_sdk::{Attempt, Handler, Outcome};
@@ -139,6 +139,64 @@ async fn a_schedule_fires_when_its_instant_comes_and_its_attempt_knows_the_fire(
     assert_eq!((fires.len(), fires[0].scheduled_at, fires[0].fired_at), (1, at, at));
     assert_eq!(fires[0].tz_version, ZoneDatabase::bundled().version());
     tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_attempt_finds_its_execution_whatever_made_it_on_sqlite() {
+    attempts_find_their_executions(World::new().await).await;
+}
+
+#[tokio::test]
+async fn an_attempt_finds_its_execution_whatever_made_it_on_postgres() {
+    if let Some(world) = World::on_postgres().await {
+        attempts_find_their_executions(world).await;
+    }
+}
+
+async fn attempts_find_their_executions(world: World) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    let notes = does(move |attempt: Attempt| {
+        let notes = notes.clone();
+        async move {
+            let execution = attempt.execution_id().await.unwrap();
+            notes.lock().unwrap().push((attempt.task_id, execution));
+            Outcome::failed("so that it can be retried")
+        }
+    });
+    let tree = world.start(Handlers::default().with("report", notes)).await;
+    let schedule = world.every_minute(&tree, |definition| definition.max_retries = Some(1)).await;
+    world.minute_passes().await;
+    world.store.trigger(schedule.id, "2026a", None).await.unwrap();
+    let instants = vec![schedule.created_at - MINUTE];
+    let backfill = Backfill { instants, most: 1, bulk: Bulk::Apply, tz_version: "2026a".into() };
+    world.store.backfill(schedule.id, backfill, None).await.unwrap();
+    let one_off = world.add(task("report")).await;
+    tree.hints().tasks_written();
+    eventually(|| async { (seen.lock().unwrap().len() == 4).then_some(()) }).await;
+
+    let fires = world.fires(schedule.id).await;
+    let kinds: Vec<_> = fires.iter().map(|fire| fire.kind).collect();
+    assert_eq!(kinds, [FireKind::Backfill, FireKind::Schedule, FireKind::Manual]);
+    let mut expected: Vec<_> = fires
+        .iter()
+        .map(|fire| (fire.task.as_ref().unwrap().id.0, Some(fire.id.0)))
+        .chain([(one_off.0, None)])
+        .collect();
+    expected.sort();
+    let mut found = seen.lock().unwrap().clone();
+    found.sort();
+    assert_eq!(found, expected);
+
+    // A task in another's place belongs to the same execution.
+    let failed = fires[1].task.as_ref().unwrap().id;
+    world.until(failed, TaskStatus::Failed).await;
+    let again = world.store.retry(failed, None).await.unwrap().into_made().unwrap().into_task();
+    tree.hints().tasks_written();
+    world.until(again.id, TaskStatus::Failed).await;
+    assert_eq!(*seen.lock().unwrap().last().unwrap(), (again.id.0, Some(fires[1].id.0)));
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+    world.remove().await;
 }
 
 #[tokio::test]
@@ -425,5 +483,45 @@ async fn a_node_with_older_zone_data_does_not_lead_and_still_sees_what_is_missed
     .await;
     assert_eq!((missed.len(), missed[0].scheduled_at), (1, schedule.next_fire_at.unwrap()));
     assert_eq!(world.fires(schedule.id).await, []);
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+/// Settings by which a fire may be a day late.
+fn late_is_fine() -> Settings {
+    Settings { misfire_threshold: Duration::from_secs(86_400), ..long_leases() }
+}
+
+#[tokio::test]
+async fn an_instant_is_missed_after_half_a_minute_also_where_it_may_fire_a_day_late() {
+    let world = World::new().await;
+    // Nobody leads.
+    world.store.note_tz_version("2099a").await.unwrap();
+    let tree = world.start_with(Handlers::default(), late_is_fine()).await;
+    let schedule = world.every_minute(&tree, |_| {}).await;
+    world.clock.advance(MINUTE);
+    let missed = eventually(|| async {
+        // Whoever watches looks every few seconds.
+        world.clock.advance(TimeDelta::seconds(5));
+        let missed = world.store.missed_fires(&MissedCursor::since(schedule.created_at), 10).await.unwrap();
+        missed.first().cloned()
+    })
+    .await;
+    let late = missed.noted_at - missed.scheduled_at;
+    assert!(late > TimeDelta::seconds(30) && late < TimeDelta::hours(12), "{late}");
+    tree.drain(Duration::from_secs(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_node_finds_and_just_fires_was_missed_all_the_same() {
+    let world = World::new().await;
+    let schedule = world.unwritten(|definition| definition.overlap_policy = OverlapPolicy::Allow);
+    world.store.create_schedule(&schedule, None).await.unwrap();
+    world.clock.advance(TimeDelta::hours(1) + TimeDelta::seconds(45));
+    let tree = world.start_with(Handlers::default(), late_is_fine()).await;
+    world.ticked().await;
+    let reasons: Vec<_> = world.fires(schedule.id).await.iter().map(|fire| fire.reason).collect();
+    assert_eq!(reasons, vec![None; 60]);
+    let missed = world.store.missed_fires(&MissedCursor::since(schedule.created_at), 100).await.unwrap();
+    assert_eq!(missed.iter().map(|missed| missed.scheduled_at).collect::<Vec<_>>(), [schedule.created_at + MINUTE]);
     tree.drain(Duration::from_secs(5)).await.unwrap();
 }

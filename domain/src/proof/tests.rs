@@ -1,7 +1,7 @@
 //! The table of proofs: what a schedule was, what its ledger says, and what follows from both.
 
 use super::*;
-use crate::fire::{Disposition, DueSchedule, FireRules, decide};
+use crate::fire::{Disposition, DueSchedule, FireRules, Tick, decide, decide_before_deletion};
 use crate::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm};
 
 const THRESHOLD: TimeDelta = TimeDelta::seconds(30);
@@ -60,6 +60,10 @@ impl World {
 
     /// What the Ticker does when it looks.
     fn tick(&mut self) {
+        self.tick_by(decide);
+    }
+
+    fn tick_by(&mut self, decide: fn(&DueSchedule, DateTime<Utc>, &FireRules) -> Result<Tick, ScheduleError>) {
         let Some(schedule) = &mut self.schedule else { return };
         let rules = FireRules { zones: self.zones.clone(), misfire_threshold: THRESHOLD };
         let due = DueSchedule { schedule: schedule.clone(), live_tasks: 0, calendars: Vec::new(), topic: None };
@@ -104,7 +108,16 @@ impl World {
         self.edit(|schedule| schedule.enabled = true)
     }
 
+    /// Deletes the schedule, as the API does it: what is due is decided first.
     fn delete(mut self) -> Self {
+        while self.schedule.as_ref().is_some_and(|schedule| schedule.is_due(self.now)) {
+            self.tick_by(decide_before_deletion);
+        }
+        self.vanish()
+    }
+
+    /// Deletes the schedule, whatever is due.
+    fn vanish(mut self) -> Self {
         self.schedule = None;
         self.history.push((self.now, None));
         self
@@ -348,10 +361,29 @@ fn a_deleted_schedule_is_proven_up_to_its_end() {
     let world = World::every_minute().work("12:03:30").delete().sleep("12:10:00");
     check(&world, "12:00:00", "12:10:00", "expected 4 fired 4");
     check(&world.lose(&["12:02:00"]), "12:00:00", "12:10:00", "expected 4 fired 3 missing 12:02:00");
-    let overtaken = World::every_minute().work("12:03:30").sleep("12:04:01").delete();
+    let due = World::every_minute().work("12:03:30").sleep("12:04:01").delete();
+    check(&due, "12:00:00", "12:10:00", "expected 5 fired 5");
+    let behind = World::every_minute().work("12:03:30").sleep("12:10:40").delete();
+    check(&behind, "12:00:00", "12:20:00", "expected 11 fired 5 coalesced 6 late 1");
+    let behind = |policy| {
+        let world = World::new("11:59:30", Rhythm::Cron("* * * * *".into()), "UTC", |definition| {
+            definition.misfire_policy = policy;
+        });
+        world.work("12:03:30").sleep("12:10:40").delete().sleep("12:30:00")
+    };
+    for policy in [MisfirePolicy::Skip, MisfirePolicy::FireAll] {
+        check(&behind(policy), "12:00:00", "12:20:00", "expected 11 fired 4 misfire 7");
+    }
+    let lost = behind(MisfirePolicy::FireAll).lose(&["12:04:00"]);
+    assert_eq!(lost.prove("12:00:00", "12:20:00").missing.count, 7);
+}
+
+#[test]
+fn what_a_deletion_passed_over_is_missing_unless_it_had_just_come() {
+    let overtaken = World::every_minute().work("12:03:30").sleep("12:04:01").vanish();
     check(&overtaken, "12:00:00", "12:10:00", "expected 5 fired 4 overtaken 1");
-    let stuck = World::every_minute().work("12:03:30").sleep("12:05:01").delete();
-    check(&stuck, "12:00:00", "12:10:00", "expected 6 fired 4 overtaken 1 missing 12:04:00");
+    let passed_over = World::every_minute().work("12:03:30").sleep("12:05:01").vanish();
+    check(&passed_over, "12:00:00", "12:10:00", "expected 6 fired 4 overtaken 1 missing 12:04:00");
 }
 
 #[test]

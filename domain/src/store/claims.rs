@@ -3,7 +3,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::StoreError;
+use super::{Depth, StoreError};
 use crate::id::{Epoch, NodeId, TaskId};
 use crate::task::{NewTask, Settlement, Task};
 use crate::topic::Topic;
@@ -105,10 +105,12 @@ pub struct Extension {
 }
 
 /// How many expired leases were freed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expired {
     /// Tasks that are pending again.
     pub freed: u64,
     /// Tasks that failed for good.
     pub failed: u64,
+    /// The failed ones by topic and origin.
+    pub by_topic: Vec<Depth>,
 }

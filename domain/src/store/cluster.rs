@@ -3,7 +3,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::StoreError;
+use super::{Page, StoreError};
 use crate::id::{KeyId, NodeId};
 use crate::json::Json;
 use crate::key::ApiKey;
@@ -74,6 +74,12 @@ pub trait Cluster: Send + Sync {
 
     /// All keys, revoked ones too, in the order they were made.
     async fn keys(&self) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Keys, revoked ones too, those that were made last first.
+    async fn newest_keys(&self, page: Page<KeyId>) -> Result<Vec<ApiKey>, StoreError>;
+
+    /// Whether any key was not revoked.
+    async fn has_valid_key(&self) -> Result<bool, StoreError>;
 
     /// Revokes a key; `false` if it is unknown or was revoked before.
     async fn revoke_key(&self, id: KeyId) -> Result<bool, StoreError>;

@@ -31,6 +31,9 @@ pub trait Glance: Send + Sync {
     /// Tasks that failed since then, those that failed last first, at most `limit`.
     async fn failures(&self, since: DateTime<Utc>, limit: u32) -> Result<Vec<Failure>, StoreError>;
 
+    /// What fired from `from` on until before `to`; of each no more than the first `most` are looked at, and `named` schedules are named.
+    async fn fired(&self, from: DateTime<Utc>, to: DateTime<Utc>, most: u32, named: u32) -> Result<Fired, StoreError>;
+
     /// Whether an attempt began, a task ended or a fire was missed at or after an instant: cheap, however much did.
     async fn has_happened_since(&self, at: DateTime<Utc>) -> Result<bool, StoreError>;
 
@@ -67,6 +70,40 @@ pub struct EndedMinute {
 impl EndedMinute {
     /// How many tasks of a minute are looked at closely.
     pub const SAMPLE: u32 = 100;
+}
+
+/// What fired in a stretch of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// How many fires made a task.
+    pub fires: u64,
+    /// How many tasks of fires failed.
+    pub failures: u64,
+    /// Whose they are: those that failed first, then those that fired the least.
+    pub schedules: Vec<FiredSchedule>,
+}
+
+impl Fired {
+    /// From the schedules, each with how many fires and failures there are of all of them.
+    pub fn of(found: Vec<(FiredSchedule, u64, u64)>) -> Self {
+        let (fires, failures) = found.first().map_or((0, 0), |(_, fires, failures)| (*fires, *failures));
+        Self { fires, failures, schedules: found.into_iter().map(|(schedule, ..)| schedule).collect() }
+    }
+}
+
+/// What became of one schedule in a stretch of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiredSchedule {
+    /// The schedule.
+    pub schedule_id: ScheduleId,
+    /// Its name, unless it was deleted.
+    pub name: Option<String>,
+    /// When the first of it happened.
+    pub at: DateTime<Utc>,
+    /// How many of its fires made a task.
+    pub fires: u64,
+    /// How many of its tasks failed.
+    pub failures: u64,
 }
 
 /// A task that failed.

@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use super::{Extension, StoreError};
 use crate::hand_over::{HandOver, MessageJob, Mirrored, NewHandOver, Queue};
 use crate::id::{FireId, MessageId, TaskId};
-use crate::task::Task;
+use crate::task::FireOfTask;
 
 /// What is known of tasks and messages that queues outside have accepted.
 ///
@@ -52,8 +52,8 @@ pub trait HandOvers: Send + Sync {
     /// Forgets the messages of these jobs.
     async fn forget_message_jobs(&self, queue: &Queue, jobs: &[String]) -> Result<(), StoreError>;
 
-    /// The fire that made a task, or the task whose place it takes.
-    async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError>;
+    /// The fire that made a task, or the task whose place it takes; `None` if it is of no schedule, or the fire was pruned.
+    async fn execution_of(&self, task: TaskId, fire: Option<FireOfTask>) -> Result<Option<FireId>, StoreError>;
 }
 
 /// Which hand-overs are asked for.

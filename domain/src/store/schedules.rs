@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use super::{Bulk, Page, Remember, Reply, Span, StoreError};
+use super::{Bulk, Depth, Page, Remember, Reply, Span, StoreError};
 use crate::calendar::Calendar;
 use crate::fire::{Fire, FireStatus};
 use crate::id::{FireId, ScheduleId};
@@ -47,11 +47,15 @@ pub trait Schedules: Send + Sync {
     ) -> Result<Reply<Schedule>, StoreError>;
 
     /// Deletes a schedule, if it has this version or none is given, and cancels its pending tasks; running ones finish,
-    /// fires stay. `false` if unknown.
+    /// fires stay. Answers how many tasks were cancelled, by topic and origin; `None` if the schedule is unknown.
+    ///
+    /// No instant is lost: while the schedule is due, nothing is deleted. Whoever deletes lets
+    /// [`Ticks::tick_schedule`](super::Ticks::tick_schedule) decide it first, by
+    /// [`decide_before_deletion`](crate::fire::decide_before_deletion).
     ///
     /// # Errors
-    /// `VersionMismatch`.
-    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<bool, StoreError>;
+    /// `VersionMismatch`, `Moved`.
+    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<Option<Vec<Depth>>, StoreError>;
 
     /// What the schedule was, newest first: when each version came to be, and the schedule as it then was; `None`
     /// where it was deleted.
@@ -69,7 +73,8 @@ pub trait Schedules: Send + Sync {
     ) -> Result<Reply<Task>, StoreError>;
 
     /// Makes fires of kind `backfill`, and their tasks, at those instants that have no fire of any kind that made one.
-    /// The schedule's next instant stays.
+    /// Instants that the schedule itself has still to decide are left to it: they would fire twice. Its next instant
+    /// stays.
     ///
     /// # Errors
     /// `NotFound`, `TooManyFires` (and makes none), `IdempotencyKeyReused`.
@@ -154,6 +159,13 @@ pub struct Backfill {
     pub tz_version: String,
 }
 
+impl Backfill {
+    /// The instants before `due_at`; all of them if there is no such instant.
+    pub fn instants_before(&self, due_at: Option<DateTime<Utc>>) -> Vec<DateTime<Utc>> {
+        self.instants.iter().copied().filter(|at| due_at.is_none_or(|due_at| *at < due_at)).collect()
+    }
+}
+
 /// What a backfill did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backfilled {
@@ -161,4 +173,6 @@ pub struct Backfilled {
     pub made: Vec<DateTime<Utc>>,
     /// How many instants had fired before.
     pub already_fired: u64,
+    /// How many instants are left to the schedule, which has still to decide them.
+    pub left: u64,
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{Depth, StoreError};
 use crate::event::MissedFire;
 use crate::fire::{DueSchedule, Tick};
 use crate::id::{ScheduleId, TaskId};
@@ -100,6 +100,8 @@ pub struct Ticked {
     pub due: BTreeMap<Topic, DateTime<Utc>>,
     /// Tasks that were cancelled while they ran.
     pub stopped: Vec<TaskId>,
+    /// All tasks that were cancelled, by topic and origin.
+    pub cancelled: Vec<Depth>,
     /// Schedules that were paused because they cannot be read or understood any more, and why.
     pub paused: Vec<(ScheduleId, String)>,
 }

@@ -107,6 +107,23 @@ impl Expression {
         self.style
     }
 
+    /// The same times of day, in the other style.
+    pub(crate) fn in_the_other_style(&self) -> Self {
+        let style = match self.style {
+            Style::Cadence => Style::Point,
+            Style::Point => Style::Cadence,
+        };
+        Self { style, ..self.clone() }
+    }
+
+    /// Whether its style surprises nobody: a cadence that goes on through every hour, or a point at one time of day.
+    pub(crate) fn has_an_obvious_style(&self) -> bool {
+        match self.style {
+            Style::Cadence => self.hours.count_ones() == 24,
+            Style::Point => [self.seconds, self.minutes, self.hours].iter().all(|times| times.count_ones() == 1),
+        }
+    }
+
     /// Whether both day fields restrict it, so that either may match.
     pub fn is_either_day(&self) -> bool {
         self.day_rule == DayRule::Either

@@ -88,6 +88,7 @@ pub(crate) fn templates() -> Vec<Template> {
         slug: SLUG,
         subject: "C-NRPP certification of {{ contractorName }}",
         text: include_str!("../templates/cnrpp-alert.txt"),
+        // A plain-text e-mail, on purpose.
         html: None,
         sample: r#"{"contractorName": "Radon Ltd.", "contractorId": "018f", "expiryDate": "2026-12-31", "isExpired": false}"#,
     }]

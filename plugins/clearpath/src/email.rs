@@ -144,23 +144,26 @@ async fn retry(request: Request) -> Result<Answer, Problem> {
     Answer::ok(email.view())
 }
 
+/// The two files of a template.
+macro_rules! files {
+    ($name:literal) => {
+        [include_str!(concat!("../templates/", $name, ".txt")), include_str!(concat!("../templates/", $name, ".html"))]
+    };
+}
+
 pub(crate) fn templates() -> Vec<Template> {
-    let template = |slug, subject, text| Template {
+    let template = |slug, subject, [text, html]: [&'static str; 2]| Template {
         slug,
         subject,
         text,
-        html: None,
+        html: Some(html),
         sample: r#"{"name": "Ada", "orderId": "CP-17"}"#,
     };
     vec![
-        template("clearpath-day-30", "Day 30 of your radon test", include_str!("../templates/day-30.txt")),
-        template("clearpath-day-60", "Day 60 of your radon test", include_str!("../templates/day-60.txt")),
-        template("clearpath-day-80", "Your radon test is almost complete", include_str!("../templates/day-80.txt")),
-        template("clearpath-day-88", "Time to mail your detector", include_str!("../templates/day-88.txt")),
-        template(
-            "clearpath-results-prompt",
-            "Your radon test should be complete",
-            include_str!("../templates/results-prompt.txt"),
-        ),
+        template("clearpath-day-30", "Day 30 of your radon test", files!("day-30")),
+        template("clearpath-day-60", "Day 60 of your radon test", files!("day-60")),
+        template("clearpath-day-80", "Your radon test is almost complete", files!("day-80")),
+        template("clearpath-day-88", "Time to mail your detector", files!("day-88")),
+        template("clearpath-results-prompt", "Your radon test should be complete", files!("results-prompt")),
     ]
 }

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use punctual_sdk::{Attempt, Database, Error, Fields, Job, Outcome, on_either, run_job, shown, sqlx};
+use punctual_sdk::{
+    Answer, Attempt, Context, Database, Error, Fields, Job, Outcome, Problem, Request, Route, Schema, on_either,
+    run_job, shown, sqlx,
+};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::session::{Session, TestResult, level, select_sessions};
 
 const JOB: &str = "labResultPoll";
-/// How long the lab may take to answer.
-const ANSWER: Duration = Duration::from_secs(30);
 /// How much it may answer.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// How much of what cannot be read is logged, in characters.
@@ -27,9 +28,15 @@ pub(crate) struct JobState {
     last_poll_timestamp: Option<DateTime<Utc>>,
 }
 
-pub(crate) async fn run(attempt: Attempt) -> Outcome {
+/// How lab results come in.
+fn model(context: &Context) -> String {
+    context.setting("LAB_INTEGRATION_MODEL").unwrap_or_else(|| "none".to_owned())
+}
+
+/// Asks the lab, which has so long to answer.
+pub(crate) async fn run(attempt: Attempt, patience: Duration) -> Outcome {
     run_job(JOB, async |job| {
-        let model = attempt.context.setting("LAB_INTEGRATION_MODEL").unwrap_or_else(|| "none".to_owned());
+        let model = model(&attempt.context);
         if model != "api" {
             info!(job = JOB, "lab polling skipped (model: {model})");
             return Ok(());
@@ -38,7 +45,7 @@ pub(crate) async fn run(attempt: Attempt) -> Outcome {
         let begun_at = attempt.started_at;
         let before =
             state.update(|state| JobState { last_run_at: Some(begun_at), ..state.unwrap_or_default() }).await?;
-        let records = ask(&attempt, before.last_poll_timestamp).await.inspect_err(|failed| {
+        let records = ask(&attempt, patience, before.last_poll_timestamp).await.inspect_err(|failed| {
             error!(job = JOB, err = %failed, "lab API not read");
         })?;
         let (mut ingested, mut lost) = (0, 0);
@@ -64,9 +71,9 @@ pub(crate) async fn run(attempt: Attempt) -> Outcome {
 }
 
 /// The records that the lab has, each as it came.
-async fn ask(attempt: &Attempt, since: Option<DateTime<Utc>>) -> Result<Vec<Value>, Error> {
+async fn ask(attempt: &Attempt, patience: Duration, since: Option<DateTime<Utc>>) -> Result<Vec<Value>, Error> {
     let url = attempt.context.setting("LAB_API_URL").ok_or("LAB_API_URL is not set")?;
-    let client = reqwest::Client::builder().timeout(ANSWER).redirect(reqwest::redirect::Policy::none()).build()?;
+    let client = reqwest::Client::builder().timeout(patience).redirect(reqwest::redirect::Policy::none()).build()?;
     let mut url = reqwest::Url::parse(&format!("{}/results", url.trim_end_matches('/')))?;
     if let Some(since) = since {
         url.query_pairs_mut().append_pair("since", &shown(since));
@@ -193,6 +200,34 @@ async fn ingest(attempt: &Attempt, job: &Job, number: usize, record: &Value) -> 
     transaction.commit().await?;
     job.processed();
     Ok(true)
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let shape = Schema::object([
+        ("model", Schema::text().example("api").about("LAB_INTEGRATION_MODEL; the lab is polled if it is `api`")),
+        ("lastRunAt", Schema::instant().or_null().about("when the last poll began")),
+        (
+            "lastPollTimestamp",
+            Schema::instant()
+                .or_null()
+                .about("when the last poll began that succeeded: the next one asks for what is new since then"),
+        ),
+    ]);
+    vec![
+        Route::get("/lab", show)
+            .named("getLabPolling", "Shows whether the lab is polled, and how far that has come")
+            .answers(200, "The polling", shape),
+    ]
+}
+
+async fn show(request: Request) -> Result<Answer, Problem> {
+    request.no_query()?;
+    let state = request.context.state_cell::<JobState>(JOB).get().await?.unwrap_or_default();
+    Answer::ok(json!({
+        "model": model(&request.context),
+        "lastRunAt": state.last_run_at.map(shown),
+        "lastPollTimestamp": state.last_poll_timestamp.map(shown),
+    }))
 }
 
 fn excerpt(text: &str) -> String {

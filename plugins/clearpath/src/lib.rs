@@ -14,14 +14,26 @@ mod pdf;
 mod record;
 mod session;
 
+use std::time::Duration;
+
 use chrono::{DateTime, NaiveDate, Utc};
 use punctual_sdk::{Attempt, DefaultSchedule, Error, Handler, HealthCheck, Migration, Plugin, Route, Template};
 
 /// Where the company's days begin and end.
 pub(crate) const ZONE: &str = "America/Edmonton";
 
-/// Registers five schedules with their topics, and the routes of sessions, certificates, contractors and e-mails.
-pub struct Clearpath;
+/// Registers five schedules with their topics, and the routes of sessions, certificates, contractors, e-mails and the lab.
+#[derive(Debug, Clone, Copy)]
+pub struct Clearpath {
+    /// How long the lab may take to answer: half a minute by default.
+    pub lab_patience: Duration,
+}
+
+impl Default for Clearpath {
+    fn default() -> Self {
+        Self { lab_patience: Duration::from_secs(30) }
+    }
+}
 
 impl Plugin for Clearpath {
     fn name(&self) -> &'static str {
@@ -29,12 +41,13 @@ impl Plugin for Clearpath {
     }
 
     fn handlers(&self) -> Vec<(&'static str, Box<dyn Handler>)> {
+        let lab_patience = self.lab_patience;
         vec![
             ("clearpath.emailQueue", Box::new(email_queue::run)),
             ("clearpath.sessionExpiry", Box::new(expiry::expire_sessions)),
             ("clearpath.certificateExpiry", Box::new(expiry::expire_certificates)),
             ("clearpath.cnrppAlert", Box::new(cnrpp::run)),
-            ("clearpath.labResultPoll", Box::new(lab::run)),
+            ("clearpath.labResultPoll", Box::new(move |attempt| lab::run(attempt, lab_patience))),
             (certificate::TOPIC, Box::new(certificate::generate)),
         ]
     }
@@ -59,7 +72,7 @@ impl Plugin for Clearpath {
     }
 
     fn routes(&self) -> Vec<Route> {
-        [session::routes(), certificate::routes(), contractor::routes(), email::routes()].concat()
+        [session::routes(), certificate::routes(), contractor::routes(), email::routes(), lab::routes()].concat()
     }
 
     fn templates(&self) -> Vec<Template> {

@@ -1,7 +1,7 @@
 //! A rule's task is due: people are told, each once, or it is said why not.
 
 use chrono::{DateTime, Utc};
-use punctual_sdk::{Attempt, Channel, Error, Message, Outcome, Template, on_either, shown, sqlx};
+use punctual_sdk::{Attempt, Channel, Error, Message, NotifyError, Outcome, Template, on_either, shown, sqlx};
 use serde::Deserialize;
 use serde_json::json;
 use tracing::{error, info, warn};
@@ -115,27 +115,29 @@ pub(crate) async fn notify(attempt: Attempt) -> Outcome {
             }
             Outcome::completed()
         }
-        Err(Failure { name, error }) => {
-            let message = error.to_string();
+        Err(failure) => {
+            let (name, message) = (name(&failure), failure.to_string());
             error!(errorName = name, errorMessage = message, notificationRuleId = %id, "notifications.operations.failed");
             Outcome::failed(message)
         }
     }
 }
 
-/// What went wrong, and where.
-struct Failure {
-    name: &'static str,
-    error: Error,
-}
-
-impl<E: Into<Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self { name: "DatabaseError", error: error.into() }
+/// What kind of failure it is, as the log has it.
+fn name(failure: &Error) -> &'static str {
+    if failure.is::<sqlx::Error>() {
+        return "DatabaseError";
+    }
+    match failure.downcast_ref() {
+        Some(NotifyError::Unavailable(_)) => "DatabaseError",
+        Some(NotifyError::Template(_)) => "TemplateError",
+        Some(NotifyError::Refused(_) | NotifyError::NotSent(_)) => "NotificationError",
+        // What is stored about the rule or its subject makes no sense, such as a zone that there is not.
+        None => "DataError",
     }
 }
 
-async fn tell(attempt: &Attempt, payload: &Payload) -> Result<Told, Failure> {
+async fn tell(attempt: &Attempt, payload: &Payload) -> Result<Told, Error> {
     let (context, database) = (&attempt.context, attempt.database());
     let Some(rule) = Rule::find(&database, payload.notification_rule_id).await? else {
         return Ok(Told::Skipped(Skip::RuleMissing));
@@ -174,7 +176,7 @@ async fn tell(attempt: &Attempt, payload: &Payload) -> Result<Told, Failure> {
         }
     }
     if let Some(error) = failure {
-        return Err(Failure { name: "NotificationError", error });
+        return Err(error.into());
     }
     // Not if it was planned anew meanwhile: it has something else to tell then.
     let mark =
@@ -198,7 +200,13 @@ async fn is_stale(attempt: &Attempt, rule: &Rule, due_at: DateTime<Utc>) -> Resu
     Ok(!Rule::find(&attempt.database(), rule.id).await?.is_some_and(is_same))
 }
 
-async fn send(attempt: &Attempt, rule: &Rule, channel: Channel, email: &str, message: Message) -> Result<(), Error> {
+async fn send(
+    attempt: &Attempt,
+    rule: &Rule,
+    channel: Channel,
+    email: &str,
+    message: Message,
+) -> Result<(), NotifyError> {
     let template_key = template_key(rule);
     let notifier = attempt.notifier();
     match notifier.deliver(message).await {
@@ -209,7 +217,7 @@ async fn send(attempt: &Attempt, rule: &Rule, channel: Channel, email: &str, mes
         Err(refused) => {
             let provider = notifier.provider(channel).unwrap_or_default();
             error!(templateKey = template_key, recipient = email, provider, error = %refused, "notifications.sender.failed");
-            Err(refused.into())
+            Err(refused)
         }
     }
 }
@@ -248,4 +256,28 @@ pub(crate) fn templates() -> Vec<Template> {
         template("operations-task-start", "Task starts: {{ title }}", START),
         template("operations-task-end", "Task ends: {{ title }}", END),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_sdk::TemplateError;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_has_the_name_of_its_kind() {
+        let nonsense = serde_json::from_str::<Person>("nonsense").unwrap_err();
+        let failures: [(Error, &str); 7] = [
+            (sqlx::Error::PoolTimedOut.into(), "DatabaseError"),
+            (NotifyError::Unavailable("locked".into()).into(), "DatabaseError"),
+            (NotifyError::from(TemplateError::Unknown("x".to_owned())).into(), "TemplateError"),
+            (NotifyError::Refused("no transport".to_owned()).into(), "NotificationError"),
+            (NotifyError::NotSent("503".to_owned()).into(), "NotificationError"),
+            (nonsense.into(), "DataError"),
+            ("unknown time zone \"Mars/Base\"".into(), "DataError"),
+        ];
+        for (failure, expected) in failures {
+            assert_eq!(name(&failure), expected, "{failure}");
+        }
+    }
 }

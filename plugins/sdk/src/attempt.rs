@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Context, Database, Notifier, StateCell};
+use crate::{Context, Database, Error, Notifier, StateCell};
 
 /// One call of a handler for a task: everything the handler may know about it.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct Attempt {
     pub epoch: i64,
     /// When the task was due.
     pub run_at: DateTime<Utc>,
-    /// The schedule whose fire made this task, if any.
+    /// The schedule whose fire made this task, if any; see [`execution_id`](Self::execution_id) too.
     pub schedule_id: Option<Uuid>,
     /// The instant of that fire.
     pub scheduled_at: Option<DateTime<Utc>>,
@@ -75,6 +75,26 @@ impl Attempt {
     /// When the payload does not have the shape of a `T`; the error says where.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.payload.get())
+    }
+
+    /// The execution that this attempt is part of: the fire that made its task, under the id by which the executions of its
+    /// schedule are listed. The same on every attempt, and on those of a task that was made by a retry. `None` for a task of
+    /// no schedule, and once retention has removed the fire.
+    ///
+    /// It is looked up when it is asked for: attempts that do not need it need not wait for it.
+    ///
+    /// # Errors
+    /// When the database is away.
+    ///
+    /// # Panics
+    /// For a task of a schedule, where there is no database.
+    pub async fn execution_id(&self) -> Result<Option<Uuid>, Error> {
+        match (self.schedule_id, self.scheduled_at) {
+            (Some(schedule_id), Some(scheduled_at)) => {
+                self.context.engine().execution_of(self.task_id, schedule_id, scheduled_at).await
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The database: see [`Context::database`].

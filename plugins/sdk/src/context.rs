@@ -73,7 +73,7 @@ impl Context {
         Ok(Zone(self.engine().zone(name)?))
     }
 
-    fn engine(&self) -> &Arc<dyn Engine> {
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         self.engine.as_ref().expect(
             "there is no database behind `Attempt::sample`: run the handler with punctual_testing::start instead",
         )

@@ -36,6 +36,14 @@ pub trait Engine: Send + Sync {
     /// Writes a state cell if it still has `version` (0: if it is not there); `false` if somebody else was first.
     async fn write_cell(&self, name: &str, value: String, version: u64) -> Result<bool, Error>;
 
+    /// The fire that made a task of this instant of a schedule, or the task whose place it takes.
+    async fn execution_of(
+        &self,
+        task_id: Uuid,
+        schedule_id: Uuid,
+        scheduled_at: DateTime<Utc>,
+    ) -> Result<Option<Uuid>, Error>;
+
     /// The plugin's template of that name.
     fn template(&self, plugin: &str, slug: &str) -> Option<Template>;
 

@@ -105,7 +105,7 @@ pub(crate) fn templates() -> Vec<Template> {
             slug: ALERT,
             subject: "New sign-up: {{ email }}",
             text: include_str!("../templates/alert-internal.txt"),
-            html: None,
+            html: Some(include_str!("../templates/alert-internal.html")),
             sample: r#"{"templateSlug": "signup-alert-internal", "recipient": "sales@example.com", "tenantId": "018f", "email": "ada@example.com", "dedupeKey": "signup-alert-internal__ada@example.com"}"#,
         },
     ]

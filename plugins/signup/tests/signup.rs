@@ -105,6 +105,8 @@ async fn the_sales_hear_of_it_at_once(database: TestDatabase) {
     assert_eq!(alert.dedupe_key, "signup-alert-internal__ada@example.com");
     assert_eq!(alert.template_slug.as_deref(), Some("signup-alert-internal"));
     assert_eq!(alert.data["tenantId"], Value::from(id));
+    let html = alert.html.unwrap();
+    assert!([&alert.text, &html].iter().all(|said| said.contains("ada@example.com")), "{html}");
 }
 
 async fn one_address_makes_one_alert(database: TestDatabase) {

@@ -34,6 +34,9 @@
     const chosen = document.getSelection();
     return !!chosen && !chosen.isCollapsed && region.contains(chosen.anchorNode);
   };
+  const CONTROLS = "a, button, summary, [tabindex]", INSTANT = /\d{4}-\d\d-\d\dT[^&]+/g;
+  // What a control is for: where it leads, whatever the time is by now, or what its form does.
+  const purpose = (one) => one.tagName + (one.getAttribute("href")?.replace(INSTANT, "") ?? one.form?.getAttribute("action") ?? one.closest("[id]").id);
   const keep = (region, fresh) => {
     // What was opened stays open, and what had the focus keeps it.
     region.querySelectorAll("details[open][id]").forEach((details) => {
@@ -42,10 +45,13 @@
     });
     const active = document.activeElement;
     if (!active || !region.contains(active)) return () => {};
-    const place = [...region.querySelectorAll("a, button, summary, [tabindex]")].indexOf(active);
+    const alike = (root) => [...root.querySelectorAll(CONTROLS)].filter((one) => purpose(one) === purpose(active));
+    const place = alike(region).indexOf(active);
     return () => {
-      const same = fresh.querySelectorAll("a, button, summary, [tabindex]")[place];
-      if (same) same.focus({ preventScroll: true });
+      const found = alike(fresh), same = found[Math.min(place, found.length - 1)];
+      // No other takes the place of one that is gone: whoever presses a key means the one they came to.
+      if (!same) fresh.tabIndex = -1;
+      (same ?? fresh).focus({ preventScroll: true });
     };
   };
   const source = new Map();

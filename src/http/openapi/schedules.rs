@@ -106,9 +106,10 @@ pub(in crate::http) fn backfill(operation: Operation) -> Operation {
         ("instants", Schema::flag().or(false).about("list the instants too")),
         ("maxFires", most.about("more than so many are refused, and none is made")),
     ]);
-    let answer =
-        Schema::object([("made", Schema::count()), ("alreadyFired", Schema::count()), ("skipped", Schema::count())])
-            .takes([("instants", Schema::list(Schema::instant()).about("those that are made, if they are asked for"))]);
+    let skipped =
+        Schema::count().about("those that calendars exclude, and those that the schedule has still to decide");
+    let answer = Schema::object([("made", Schema::count()), ("alreadyFired", Schema::count()), ("skipped", skipped)])
+        .takes([("instants", Schema::list(Schema::instant()).about("those that are made, if they are asked for"))]);
     operation
         .body(body, json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z", "dryRun": true}))
         .answers(StatusCode::OK, "How many instants", answer)

@@ -142,7 +142,7 @@ impl Bullmq {
         if unsure.may_be_there && !self.is_ours(task).await? {
             return Ok(None);
         }
-        let execution = self.store.execution_of(task).await?;
+        let execution = self.store.execution_of(task.id, task.fire).await?;
         let job = Job::of_task(task, execution);
         unsure.execution = execution;
         unsure.may_be_there = true;

@@ -6,15 +6,12 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::tasks::{Running, end_as_cancelled};
+use super::tasks::{self, Running, end_as_cancelled};
 use super::{PostgresStore, answers, broken, list, rows};
 use crate::progress::{ByTopic, Kept, Progress};
 
 /// How many tasks are changed in one transaction.
 const BATCH: u32 = 1_000;
-
-/// How many of these ended tasks there are of each topic and origin.
-const TOPICS: &str = include_str!("sql/topics_of_ended.sql");
 
 /// What a bulk change does to its tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,11 +101,7 @@ async fn apply(
     match change {
         Change::Cancel => {
             let ended = end_as_cancelled(&mut *connection, ids, Running::Too, store.now()).await?;
-            let ids: Vec<_> = ended.iter().map(|ended| ended.id.0).collect();
-            for row in sqlx::query(TOPICS).bind(ids).fetch_all(connection).await.map_err(broken)? {
-                let mut columns = rows::Columns::of(&row);
-                by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
-            }
+            by_topic.merge(tasks::by_topic(&ended));
             stopped.extend(ended.iter().filter(|ended| ended.was_running).map(|ended| ended.id));
             Ok(ended.len() as u64)
         }

@@ -15,6 +15,7 @@ use super::pooler::{back_to_mark, mark};
 use super::{PostgresStore, broken, micros, rows, settle, violates};
 use crate::claimed::Holder;
 use crate::instant::bounded;
+use crate::progress::ByTopic;
 
 /// How often a claim is tried that loses the race for a serial key.
 const SERIAL_RACES: usize = 5;
@@ -131,7 +132,9 @@ impl Claims for PostgresStore {
                 .await
                 .map_err(broken)?;
             let mut columns = rows::Columns::of(&row);
-            Ok(Expired { freed: columns.take_count()?, failed: columns.take_count()? })
+            let (freed, failed) = (columns.take_count()?, columns.take_count()?);
+            let by_topic = columns.take::<Option<&str>>()?.map(ByTopic::from_text).transpose()?.unwrap_or_default();
+            Ok(Expired { freed, failed, by_topic: by_topic.into() })
         })
     }
 }

@@ -9,7 +9,7 @@ use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::news::News;
 use punctual_domain::node::{Leadership, Node};
-use punctual_domain::store::{Cluster, StoreError};
+use punctual_domain::store::{Cluster, Page, StoreError};
 use punctual_domain::topic::TopicPattern;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder};
@@ -267,6 +267,27 @@ impl Cluster for PostgresStore {
         lend!(self, |connection| {
             let found = query.build().fetch_all(connection).await.map_err(broken)?;
             found.iter().map(key_row).collect()
+        })
+    }
+
+    async fn newest_keys(&self, page: Page<KeyId>) -> Result<Vec<ApiKey>, StoreError> {
+        let mut query = QueryBuilder::<Postgres>::new(SELECT_KEY);
+        if let Some(after) = page.after {
+            query.push("WHERE id < ").push_bind(after.0);
+        }
+        query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(page.limit));
+        lend!(self, |connection| {
+            let found = query.build().fetch_all(connection).await.map_err(broken)?;
+            found.iter().map(key_row).collect()
+        })
+    }
+
+    async fn has_valid_key(&self) -> Result<bool, StoreError> {
+        lend!(self, |connection| {
+            sqlx::query_scalar("SELECT EXISTS (SELECT FROM punctual_api_keys WHERE revoked_at IS NULL)")
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
         })
     }
 

@@ -40,14 +40,17 @@ pub(super) async fn trigger(
     made.into_iter().next().ok_or_else(|| StoreError::Broken("a fire at an instant of its own made no task".into()))
 }
 
-/// Makes fires at those instants that have none that made a task, or counts them; the schedule is locked.
+/// Makes fires at those instants that have none that made a task and that the schedule has not still to decide, or counts
+/// them; the schedule is locked.
 pub(super) async fn backfill(
     connection: &mut PgConnection,
     schedule: &Schedule,
     backfill: &Backfill,
     now: DateTime<Utc>,
 ) -> Result<Backfilled, StoreError> {
-    let instants: Vec<_> = backfill.instants.iter().map(|at| bounded(*at)).collect();
+    let instants = backfill.instants_before(schedule.due_at());
+    let left = (backfill.instants.len() - instants.len()) as u64;
+    let instants: Vec<_> = instants.iter().map(|at| bounded(*at)).collect();
     let fired: Vec<DateTime<Utc>> = sqlx::query_scalar(include_str!("sql/fired_instants.sql"))
         .bind(schedule.id.0)
         .bind(&instants)
@@ -65,7 +68,7 @@ pub(super) async fn backfill(
         let fires = missing.iter().map(|at| schedule.backfilled_fire(*at, topic.as_ref())).collect();
         add(connection, schedule.id, FireKind::Backfill, fires, &backfill.tz_version, now).await?;
     }
-    Ok(Backfilled { made: missing, already_fired: fired.len() as u64 })
+    Ok(Backfilled { made: missing, already_fired: fired.len() as u64, left })
 }
 
 /// Writes fires that leave the schedule's next instant alone; answers the tasks of those that were not there yet.

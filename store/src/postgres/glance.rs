@@ -5,7 +5,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use punctual_domain::store::{
+    ComingTask, EndedMinute, Failure, Fired, FiredSchedule, Glance, Page, StoreError, TaskFilter,
+};
 use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
@@ -95,6 +97,27 @@ impl Glance for PostgresStore {
                 })
             })
             .await
+        })
+    }
+
+    async fn fired(&self, from: DateTime<Utc>, to: DateTime<Utc>, most: u32, named: u32) -> Result<Fired, StoreError> {
+        lend!(self, |connection| {
+            let query = sqlx::query(include_str!("sql/fired.sql"))
+                .bind(bounded(from))
+                .bind(bounded(to))
+                .bind(i64::from(most))
+                .bind(i64::from(named));
+            let found = read_each(connection, query, |columns| {
+                let schedule = FiredSchedule {
+                    schedule_id: ScheduleId(columns.take()?),
+                    name: columns.take()?,
+                    at: columns.take()?,
+                    fires: columns.take_count()?,
+                    failures: columns.take_count()?,
+                };
+                Ok((schedule, columns.take_count()?, columns.take_count()?))
+            });
+            Ok(Fired::of(found.await?))
         })
     }
 

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step, Withdrawn};
 use punctual_domain::id::{Epoch, FireId, MessageId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
-use punctual_domain::task::Task;
+use punctual_domain::task::FireOfTask;
 use punctual_domain::topic::Topic;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Postgres, QueryBuilder};
@@ -194,13 +194,13 @@ impl HandOvers for PostgresStore {
         })
     }
 
-    async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError> {
-        let Some(fire) = task.fire else { return Ok(None) };
+    async fn execution_of(&self, task: TaskId, fire: Option<FireOfTask>) -> Result<Option<FireId>, StoreError> {
+        let Some(fire) = fire else { return Ok(None) };
         lend!(self, |connection| {
             let found: Option<Uuid> = sqlx::query_scalar(include_str!("sql/execution_of.sql"))
                 .bind(fire.schedule_id.0)
                 .bind(fire.scheduled_at)
-                .bind(task.id.0)
+                .bind(task.0)
                 .fetch_optional(connection)
                 .await
                 .map_err(broken)?;

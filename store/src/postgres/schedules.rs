@@ -7,14 +7,14 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Backfill, Backfilled, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
+    Backfill, Backfilled, Depth, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
 };
 use punctual_domain::task::Task;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use super::tasks::{Running, cancel_tasks, take_client_requests};
+use super::tasks::{Running, by_topic, end_as_cancelled, take_client_requests};
 use super::{PostgresStore, answers, broken, calendars, fires, rows, violates};
 use crate::instant::bounded;
 use crate::text::{OWNER_ID, from_text, to_text};
@@ -99,30 +99,12 @@ impl Schedules for PostgresStore {
         })
     }
 
-    async fn delete_schedule(&self, id: ScheduleId, expected: Option<u64>) -> Result<bool, StoreError> {
+    async fn delete_schedule(&self, id: ScheduleId, expected: Option<u64>) -> Result<Option<Vec<Depth>>, StoreError> {
         lend!(self, |connection| {
             let mut transaction = connection.begin().await.map_err(broken)?;
-            let version: Option<i64> =
-                sqlx::query_scalar("DELETE FROM punctual_schedules WHERE id = $1 RETURNING version")
-                    .bind(id.0)
-                    .fetch_optional(&mut *transaction)
-                    .await
-                    .map_err(broken)?;
-            let Some(version) = version.map(|version| version as u64) else { return Ok(false) };
-            if expected.is_some_and(|expected| expected != version) {
-                // Nothing of this is committed.
-                return Err(StoreError::VersionMismatch(version));
-            }
-            let pending: Vec<Uuid> =
-                sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = $1 AND status = 'pending'")
-                    .bind(id.0)
-                    .fetch_all(&mut *transaction)
-                    .await
-                    .map_err(broken)?;
-            cancel_tasks(&mut transaction, &pending, Running::Not, self.now()).await?;
-            note_change(&mut transaction, id, version + 1, None, self.now()).await?;
+            let cancelled = delete(&mut transaction, id, expected, self.now()).await?;
             transaction.commit().await.map_err(broken)?;
-            Ok(true)
+            Ok(cancelled)
         })
     }
 
@@ -290,6 +272,40 @@ async fn update(
         .await
         .map_err(|error| name_taken(error, schedule))?;
     schedule_row(&updated)
+}
+
+/// Deletes a schedule that is not due; answers what was cancelled with it.
+async fn delete(
+    connection: &mut PgConnection,
+    id: ScheduleId,
+    expected: Option<u64>,
+    now: Option<DateTime<Utc>>,
+) -> Result<Option<Vec<Depth>>, StoreError> {
+    let (stored, now) = match lock(connection, id, now).await {
+        Err(StoreError::NotFound) => return Ok(None),
+        locked => locked?,
+    };
+    if expected.is_some_and(|expected| expected != stored.version) {
+        return Err(StoreError::VersionMismatch(stored.version));
+    }
+    if stored.is_due(now) {
+        return Err(StoreError::Moved);
+    }
+    sqlx::query("DELETE FROM punctual_schedules WHERE id = $1")
+        .bind(id.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let pending: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = $1 AND status = 'pending'")
+            .bind(id.0)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(broken)?;
+    let cancelled = end_as_cancelled(connection, &pending, Running::Not, Some(now)).await?;
+    // As of the instant up to which nothing was due.
+    note_change(connection, id, stored.version + 1, None, Some(now)).await?;
+    Ok(Some(by_topic(&cancelled).into()))
 }
 
 /// A schedule, locked against whoever else would change it until the transaction ends, and the present instant.

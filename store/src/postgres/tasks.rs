@@ -20,6 +20,7 @@ use super::bulk::{self, Change};
 use super::pooler::begin_snapshot;
 use super::{PostgresStore, answers, broken, hand_overs, list, micros, rows, stretch};
 use crate::instant::bounded;
+use crate::progress::ByTopic;
 use crate::text::{CORRELATION_ID, OWNER_ID, TENANT_ID, metadata_to_text, retry_to_text};
 
 #[async_trait]
@@ -191,6 +192,16 @@ pub(super) enum Running {
 pub(super) struct EndedAsCancelled {
     pub(super) id: TaskId,
     pub(super) was_running: bool,
+    pub(super) topic: String,
+    /// A fire made it.
+    pub(super) of_schedule: bool,
+}
+
+/// How many of them there are of each topic and origin.
+pub(super) fn by_topic(ended: &[EndedAsCancelled]) -> ByTopic {
+    let mut by_topic = ByTopic::default();
+    ended.iter().for_each(|ended| by_topic.add(ended.topic.clone(), ended.of_schedule, 1));
+    by_topic
 }
 
 /// Cancels live tasks; answers how many there were.
@@ -230,11 +241,13 @@ pub(super) async fn end_as_cancelled(
     for row in &cancelled {
         let mut columns = rows::Columns::of(row);
         let (task_id, was_running) = (TaskId(columns.take()?), columns.take()?);
-        ended.push(EndedAsCancelled { id: task_id, was_running });
-        let Some(topic) = columns.take::<Option<&str>>()? else { continue };
-        let fire = columns.take::<Option<Uuid>>()?.zip(columns.take()?);
-        let fire = fire.map(|(id, scheduled_at)| FireOfTask { schedule_id: ScheduleId(id), scheduled_at });
-        withdrawn.push(Withdrawn { task_id, topic: Topic::from_stored(topic), fire });
+        let (topic, of_schedule): (&str, bool) = (columns.take()?, columns.take()?);
+        if columns.take()? {
+            let fire = columns.take::<Option<Uuid>>()?.zip(columns.take()?);
+            let fire = fire.map(|(id, scheduled_at)| FireOfTask { schedule_id: ScheduleId(id), scheduled_at });
+            withdrawn.push(Withdrawn { task_id, topic: Topic::from_stored(topic), fire });
+        }
+        ended.push(EndedAsCancelled { id: task_id, was_running, topic: topic.to_owned(), of_schedule });
     }
     hand_overs::withdraw(connection, &withdrawn, now).await?;
     Ok(ended)

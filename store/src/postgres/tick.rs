@@ -14,9 +14,10 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::schedules::{lock, note_change, schedule_row};
-use super::tasks::{Running, end_as_cancelled, insert_tasks};
+use super::tasks::{Running, by_topic, end_as_cancelled, insert_tasks};
 use super::{broken, calendars, rows, topics};
 use crate::instant::bounded;
+use crate::text::Unreadable;
 
 /// Which schedules are looked at.
 #[derive(Clone, Copy)]
@@ -86,7 +87,7 @@ async fn due_schedules(
             Ok(schedule) => schedules.push(schedule),
             Err(error) => {
                 let id = ScheduleId(rows::Columns::of(row).take()?);
-                pause_unreadable(connection, id, &error).await?;
+                pause_unreadable(connection, id, &error, now).await?;
                 ticked.paused.push((id, error.to_string()));
             }
         }
@@ -94,18 +95,32 @@ async fn due_schedules(
     Ok(schedules)
 }
 
-/// Takes a schedule that cannot be read out of the line, and says why.
-async fn pause_unreadable(connection: &mut PgConnection, id: ScheduleId, error: &StoreError) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE punctual_schedules SET enabled = false, next_fire_at = NULL, paused_until = NULL, pause_note = $2
-         WHERE id = $1",
-    )
-    .bind(id.0)
-    .bind(format!("paused because {error}"))
-    .execute(connection)
-    .await
-    .map_err(broken)?;
-    Ok(())
+/// Takes a schedule that cannot be read out of the line, and says why, in its history too.
+async fn pause_unreadable(
+    connection: &mut PgConnection,
+    id: ScheduleId,
+    error: &StoreError,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    let note = format!("paused because {error}");
+    let paused = sqlx::query(include_str!("sql/pause_unreadable.sql"))
+        .bind(id.0)
+        .bind(&note)
+        .bind(now)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let mut columns = rows::Columns::of(&paused);
+    let unreadable = Unreadable {
+        version: columns.take_count()?,
+        last_fired_at: columns.take()?,
+        fired_through: columns.take()?,
+        fires_made: columns.take_count()?,
+    };
+    match unreadable.paused(columns.take()?, note, now) {
+        Some(paused) => note_change(connection, id, paused.version, Some(&paused), Some(now)).await,
+        None => Ok(()),
+    }
 }
 
 /// The schedules with what else a decision rests on.
@@ -228,6 +243,7 @@ async fn apply(
             .map_err(broken)?;
         let cancelled = end_as_cancelled(connection, &previous, Running::Too, Some(now)).await?;
         ticked.stopped.extend(cancelled.iter().filter(|task| task.was_running).map(|task| task.id));
+        ticked.cancelled = by_topic(&cancelled).into();
     }
     if !tasks.is_empty() {
         insert_tasks(connection, tasks, Some(now)).await?;

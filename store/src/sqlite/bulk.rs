@@ -121,11 +121,7 @@ impl UnderWay {
                     self.stopped.push(TaskId(Columns::of(row).take()?));
                 }
                 let count = settle::cancel(connection, ids, now).await?;
-                let topics = sqlx::query(include_str!("sql/topics_of_ended.sql")).bind(&hex);
-                for row in topics.fetch_all(connection).await.map_err(broken)? {
-                    let mut columns = Columns::of(&row);
-                    self.by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
-                }
+                self.by_topic.merge(settle::by_topic(connection, ids).await?);
                 Ok(count)
             }
             Change::Retry => {

@@ -10,7 +10,7 @@ use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::news::News;
 use punctual_domain::node::{Leadership, Node};
-use punctual_domain::store::{Cluster, StoreError};
+use punctual_domain::store::{Cluster, Page, StoreError};
 use punctual_domain::topic::TopicPattern;
 use sqlx::sqlite::SqliteRow;
 
@@ -271,6 +271,35 @@ impl Cluster for SqliteStore {
             async move {
                 let found = sqlx::query(ALL).fetch_all(connection).await.map_err(broken)?;
                 found.iter().map(key).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn newest_keys(&self, page: Page<KeyId>) -> Result<Vec<ApiKey>, StoreError> {
+        const NEWEST: &str = concat!(
+            include_str!("sql/keys.sql"),
+            "WHERE id < coalesce(?1, x'ffffffffffffffffffffffffffffffff') ORDER BY id DESC LIMIT ?2"
+        );
+        self.read(move |connection, _| {
+            async move {
+                let query = sqlx::query(NEWEST).bind(page.after.map(|id| id.0)).bind(i64::from(page.limit));
+                let found = query.fetch_all(connection).await.map_err(broken)?;
+                found.iter().map(key).collect()
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn has_valid_key(&self) -> Result<bool, StoreError> {
+        self.read(|connection, _| {
+            async move {
+                sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM punctual_api_keys WHERE revoked_at IS NULL)")
+                    .fetch_one(connection)
+                    .await
+                    .map_err(broken)
             }
             .boxed()
         })

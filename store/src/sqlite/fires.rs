@@ -59,22 +59,24 @@ pub(super) async fn trigger(
     made.into_iter().next().ok_or_else(|| StoreError::Broken("a fire at an instant of its own made no task".into()))
 }
 
-/// Makes fires at those instants that have none that made a task, or counts them.
+/// Makes fires at those instants that have none that made a task and that the schedule has not still to decide, or counts
+/// them.
 pub(super) async fn backfill(
     connection: &mut SqliteConnection,
     schedule: &Schedule,
     backfill: &Backfill,
     now: DateTime<Utc>,
 ) -> Result<Backfilled, StoreError> {
-    let instants: Vec<i64> = backfill.instants.iter().map(|at| micros(*at)).collect();
+    let instants = backfill.instants_before(schedule.due_at());
+    let left = (backfill.instants.len() - instants.len()) as u64;
     let fired: Vec<i64> = sqlx::query_scalar(include_str!("sql/fired_instants.sql"))
         .bind(schedule.id.0)
-        .bind(to_text(&instants)?)
+        .bind(to_text(&instants.iter().map(|at| micros(*at)).collect::<Vec<_>>())?)
         .fetch_all(&mut *connection)
         .await
         .map_err(broken)?;
     let fired: HashSet<i64> = fired.into_iter().collect();
-    let missing: Vec<_> = backfill.instants.iter().copied().filter(|at| !fired.contains(&micros(*at))).collect();
+    let missing: Vec<_> = instants.into_iter().filter(|at| !fired.contains(&micros(*at))).collect();
     let count = missing.len() as u64;
     if count > backfill.most {
         return Err(StoreError::TooManyFires(count));
@@ -84,7 +86,7 @@ pub(super) async fn backfill(
         let fires = missing.iter().map(|at| schedule.backfilled_fire(*at, topic.as_ref())).collect();
         tick::add_fires(connection, schedule.id, FireKind::Backfill, fires, &backfill.tz_version, now).await?;
     }
-    Ok(Backfilled { made: missing, already_fired: fired.len() as u64 })
+    Ok(Backfilled { made: missing, already_fired: fired.len() as u64, left })
 }
 
 async fn topic_of(

@@ -6,7 +6,9 @@ use futures::FutureExt;
 use punctual_domain::fire::Fire;
 use punctual_domain::id::{ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
-use punctual_domain::store::{ComingTask, EndedMinute, Failure, Glance, Page, StoreError, TaskFilter};
+use punctual_domain::store::{
+    ComingTask, EndedMinute, Failure, Fired, FiredSchedule, Glance, Page, StoreError, TaskFilter,
+};
 use sqlx::Sqlite;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
@@ -116,6 +118,31 @@ impl Glance for SqliteStore {
                     })
                 })
                 .await
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    async fn fired(&self, from: DateTime<Utc>, to: DateTime<Utc>, most: u32, named: u32) -> Result<Fired, StoreError> {
+        self.read(move |connection, _| {
+            async move {
+                let query = sqlx::query(include_str!("sql/fired.sql"))
+                    .bind(micros(from))
+                    .bind(micros(to))
+                    .bind(i64::from(most))
+                    .bind(i64::from(named));
+                let found = read_each(connection, query, |columns| {
+                    let schedule = FiredSchedule {
+                        schedule_id: ScheduleId(columns.take()?),
+                        name: columns.take()?,
+                        at: columns.take_instant()?,
+                        fires: columns.take_count()?,
+                        failures: columns.take_count()?,
+                    };
+                    Ok((schedule, columns.take_count()?, columns.take_count()?))
+                });
+                Ok(Fired::of(found.await?))
             }
             .boxed()
         })

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use punctual_domain::hand_over::{HandOver, HandedOver, MessageJob, Mirrored, NewHandOver, Queue, Step, Withdrawn};
 use punctual_domain::id::{Epoch, FireId, MessageId, ScheduleId, TaskId};
 use punctual_domain::store::{Extension, HandOvers, StoreError, WhichHandOvers};
-use punctual_domain::task::{FireOfTask, Task};
+use punctual_domain::task::FireOfTask;
 use punctual_domain::topic::Topic;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{QueryBuilder, Sqlite};
@@ -280,14 +280,14 @@ impl HandOvers for SqliteStore {
         .await
     }
 
-    async fn execution_of(&self, task: &Task) -> Result<Option<FireId>, StoreError> {
-        let (id, Some(fire)) = (task.id, task.fire) else { return Ok(None) };
+    async fn execution_of(&self, task: TaskId, fire: Option<FireOfTask>) -> Result<Option<FireId>, StoreError> {
+        let Some(fire) = fire else { return Ok(None) };
         self.read(move |connection, _| {
             async move {
                 let found: Option<Uuid> = sqlx::query_scalar(include_str!("sql/execution_of.sql"))
                     .bind(fire.schedule_id.0)
                     .bind(micros(fire.scheduled_at))
-                    .bind(id.0)
+                    .bind(task.0)
                     .fetch_optional(connection)
                     .await
                     .map_err(broken)?;

@@ -8,7 +8,7 @@ use punctual_domain::fire::Fire;
 use punctual_domain::id::{FireId, ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
-    Backfill, Backfilled, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
+    Backfill, Backfilled, Depth, FireFilter, Page, Remember, Reply, ScheduleFilter, Schedules, StoreError,
 };
 use punctual_domain::task::Task;
 use sqlx::sqlite::SqliteConnection;
@@ -91,7 +91,7 @@ impl Schedules for SqliteStore {
         .await
     }
 
-    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<bool, StoreError> {
+    async fn delete_schedule(&self, id: ScheduleId, version: Option<u64>) -> Result<Option<Vec<Depth>>, StoreError> {
         self.write(move |connection, now| delete(connection, id, version, now).boxed()).await
     }
 
@@ -259,38 +259,35 @@ async fn update(
     note(connection, schedule.id, now).await
 }
 
+/// Deletes a schedule that is not due; answers what was cancelled with it.
 async fn delete(
     connection: &mut SqliteConnection,
     id: ScheduleId,
     expected: Option<u64>,
     now: DateTime<Utc>,
-) -> Result<bool, StoreError> {
-    let version: Option<i64> = sqlx::query_scalar("DELETE FROM punctual_schedules WHERE id = ?1 RETURNING version")
-        .bind(id.0)
-        .fetch_optional(&mut *connection)
-        .await
-        .map_err(broken)?;
-    let Some(version) = version else { return Ok(false) };
-    if expected.is_some_and(|expected| to_i64(expected) != version) {
-        // Nothing of this is committed.
-        return Err(StoreError::VersionMismatch(version.unsigned_abs()));
+) -> Result<Option<Vec<Depth>>, StoreError> {
+    let Some(stored) = find(connection, id).await? else { return Ok(None) };
+    if expected.is_some_and(|expected| expected != stored.version) {
+        return Err(StoreError::VersionMismatch(stored.version));
     }
-    sqlx::query(include_str!("sql/note_schedule.sql"))
+    if stored.is_due(now) {
+        return Err(StoreError::Moved);
+    }
+    sqlx::query("DELETE FROM punctual_schedules WHERE id = ?1")
         .bind(id.0)
-        .bind(version + 1)
-        .bind(micros(now))
-        .bind(None::<String>)
         .execute(&mut *connection)
         .await
         .map_err(broken)?;
+    note_change(connection, id, stored.version + 1, None, now).await?;
     let pending: Vec<Uuid> =
         sqlx::query_scalar("SELECT id FROM punctual_tasks WHERE schedule_id = ?1 AND status = 'pending'")
             .bind(id.0)
             .fetch_all(&mut *connection)
             .await
             .map_err(broken)?;
-    settle::cancel(connection, &pending.into_iter().map(TaskId).collect::<Vec<_>>(), now).await?;
-    Ok(true)
+    let pending: Vec<_> = pending.into_iter().map(TaskId).collect();
+    settle::cancel(connection, &pending, now).await?;
+    Ok(Some(settle::by_topic(connection, &pending).await?.into()))
 }
 
 /// Refuses a name that another schedule has.
@@ -312,15 +309,27 @@ pub(super) async fn note(
     now: DateTime<Utc>,
 ) -> Result<Schedule, StoreError> {
     let schedule = find(connection, id).await?.ok_or(StoreError::NotFound)?;
+    note_change(connection, id, schedule.version, Some(&schedule), now).await?;
+    Ok(schedule)
+}
+
+/// Keeps what a schedule became, for those who ask later what it was.
+pub(super) async fn note_change(
+    connection: &mut SqliteConnection,
+    id: ScheduleId,
+    version: u64,
+    schedule: Option<&Schedule>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
     sqlx::query(include_str!("sql/note_schedule.sql"))
         .bind(id.0)
-        .bind(to_i64(schedule.version))
+        .bind(to_i64(version))
         .bind(micros(now))
-        .bind(to_text(&schedule)?)
+        .bind(schedule.map(to_text).transpose()?)
         .execute(connection)
         .await
         .map_err(broken)?;
-    Ok(schedule)
+    Ok(())
 }
 
 pub(super) async fn find(connection: &mut SqliteConnection, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {

@@ -14,6 +14,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use super::rows::{Columns, Hex, micros, micros_after};
 use super::{broken, hand_overs};
+use crate::progress::ByTopic;
 use crate::text::to_text;
 
 /// An attempt of a task.
@@ -100,9 +101,28 @@ pub(super) async fn expire(
             waiting.push(Waiting { task_id, epoch, outcome, error: None, run_at: None });
         }
     }
-    let failed = end(connection, &ending, now).await?.len() as u64;
+    let failed: Vec<_> = end(connection, &ending, now).await?.into_iter().map(|(id, _)| id).collect();
     let freed = wait_again(connection, &waiting, now).await?.len() as u64;
-    Ok(Expired { freed, failed })
+    let by_topic = by_topic(connection, &failed).await?.into();
+    Ok(Expired { freed, failed: failed.len() as u64, by_topic })
+}
+
+/// How many of these ended tasks there are of each topic and origin.
+pub(super) async fn by_topic(connection: &mut SqliteConnection, ids: &[TaskId]) -> Result<ByTopic, StoreError> {
+    let mut by_topic = ByTopic::default();
+    if ids.is_empty() {
+        return Ok(by_topic);
+    }
+    let found = sqlx::query(include_str!("sql/topics_of_ended.sql"))
+        .bind(to_text(&ids.iter().map(|id| Hex(id.0)).collect::<Vec<_>>())?)
+        .fetch_all(connection)
+        .await
+        .map_err(broken)?;
+    for row in &found {
+        let mut columns = Columns::of(row);
+        by_topic.add(columns.take()?, columns.take()?, columns.take_count()?);
+    }
+    Ok(by_topic)
 }
 
 /// A live task that ends.

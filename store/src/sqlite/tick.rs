@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::rows::{self, Columns, Hex, micros};
 use super::{SqliteStore, broken, calendars, schedules, settle, tasks, topics};
-use crate::text::to_text;
+use crate::text::{Unreadable, to_text};
 
 /// A due schedule with what was decided about it.
 type Decided = Vec<(DueSchedule, Option<Tick>)>;
@@ -87,7 +87,7 @@ async fn due_schedules(
                     Ok(schedule) => due.push(schedule),
                     Err(error) => {
                         let id = ScheduleId(Columns::of(row).take()?);
-                        pause_unreadable(connection, id, &error).await?;
+                        pause_unreadable(connection, id, &error, now).await?;
                         ticked.paused.push((id, error.to_string()));
                     }
                 }
@@ -148,22 +148,32 @@ async fn due_rows(
     Ok(found)
 }
 
-/// Takes a schedule that cannot be read out of the line, and says why.
+/// Takes a schedule that cannot be read out of the line, and says why, in its history too.
 async fn pause_unreadable(
     connection: &mut SqliteConnection,
     id: ScheduleId,
     error: &StoreError,
+    now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE punctual_schedules SET enabled = 0, next_fire_at = NULL, paused_until = NULL, pause_note = ?2
-         WHERE id = ?1",
-    )
-    .bind(id.0)
-    .bind(format!("paused because {error}"))
-    .execute(connection)
-    .await
-    .map_err(broken)?;
-    Ok(())
+    let note = format!("paused because {error}");
+    let paused = sqlx::query(include_str!("sql/pause_unreadable.sql"))
+        .bind(id.0)
+        .bind(&note)
+        .bind(micros(now))
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(broken)?;
+    let mut columns = Columns::of(&paused);
+    let unreadable = Unreadable {
+        version: columns.take_count()?,
+        last_fired_at: columns.take_instant_if_any()?,
+        fired_through: columns.take_instant_if_any()?,
+        fires_made: columns.take_count()?,
+    };
+    match unreadable.paused(columns.take()?, note, now) {
+        Some(paused) => schedules::note_change(connection, id, paused.version, Some(&paused), now).await,
+        None => Ok(()),
+    }
 }
 
 async fn live_tasks(
@@ -237,7 +247,7 @@ async fn apply(
     }
     // Only a fire that is really made cancels what went before it.
     cancelling.retain(|id| made.contains_key(id));
-    ticked.stopped = cancel_live_tasks(connection, &cancelling, now).await?;
+    cancel_live_tasks(connection, &cancelling, now, ticked).await?;
     write_fires(connection, FireKind::Schedule, fires, now).await?;
 
     let moves: Vec<_> = moves
@@ -356,14 +366,15 @@ async fn leave_out_known(
     Ok(fires.into_iter().filter(|fire| taken.insert((fire.schedule_id, micros(fire.fire.scheduled_at)))).collect())
 }
 
-/// Cancels what has not ended of these schedules; answers which tasks were running.
+/// Cancels what has not ended of these schedules.
 async fn cancel_live_tasks(
     connection: &mut SqliteConnection,
     of: &HashSet<ScheduleId>,
     now: DateTime<Utc>,
-) -> Result<Vec<TaskId>, StoreError> {
+    ticked: &mut Ticked,
+) -> Result<(), StoreError> {
     if of.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let live: Vec<(Uuid, bool)> = sqlx::query_as(
         "SELECT id, status = 'running' FROM punctual_tasks
@@ -373,8 +384,11 @@ async fn cancel_live_tasks(
     .fetch_all(&mut *connection)
     .await
     .map_err(broken)?;
-    settle::cancel(connection, &live.iter().map(|(id, _)| TaskId(*id)).collect::<Vec<_>>(), now).await?;
-    Ok(live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect())
+    let ids: Vec<_> = live.iter().map(|(id, _)| TaskId(*id)).collect();
+    settle::cancel(connection, &ids, now).await?;
+    ticked.cancelled = settle::by_topic(connection, &ids).await?.into();
+    ticked.stopped = live.into_iter().filter(|(_, was_running)| *was_running).map(|(id, _)| TaskId(id)).collect();
+    Ok(())
 }
 
 /// Writes the tasks of fires, then the fires; answers the tasks.

@@ -8,6 +8,7 @@ use punctual_domain::json::Json;
 use punctual_domain::key::{ApiKey, Role};
 use punctual_domain::news::News;
 use punctual_domain::node::{Leadership, Node};
+use punctual_domain::store::Page;
 
 use crate::support::*;
 
@@ -249,7 +250,17 @@ pub(crate) async fn a_revoked_key_is_not_found_but_listed(world: World) {
     assert_eq!(world.key_by_hash(&[2; 32]).await, Ok(None));
     assert_eq!(world.key(keys[1].id).await, Ok(None));
     assert_eq!(world.key_by_hash(&[1; 32]).await, Ok(Some(keys[0].clone())));
-    assert_eq!(world.keys().await, Ok(keys));
+    assert_eq!(world.keys().await, Ok(keys.clone()));
+
+    let newest = async |after, limit| world.newest_keys(Page { after, limit }).await.unwrap();
+    assert_eq!(newest(None, 2).await, [keys[2].clone(), keys[1].clone()], "revoked ones too");
+    assert_eq!(newest(Some(keys[1].id), 2).await, keys[..1]);
+    assert_eq!(newest(Some(keys[0].id), 2).await, []);
+    for key in [0, 2] {
+        assert_eq!(world.has_valid_key().await, Ok(true));
+        assert_eq!(world.revoke_key(keys[key].id).await, Ok(true));
+    }
+    assert_eq!(world.has_valid_key().await, Ok(false));
 }
 
 pub(crate) async fn facts_are_shared_by_all_nodes(world: World) {

@@ -201,9 +201,9 @@ pub(crate) async fn a_backfill_makes_what_has_not_fired(world: World) {
     make(&world, &schedule, vec![fired(&schedule, at(1)), skipped(at(2), at(4)), fired(&schedule, at(5))]).await;
     let done = world.backfill(schedule.id, (-1..=6).map(at).collect()).await;
     let made = [-1, 0, 2, 3, 4, 6].map(at).to_vec();
-    assert_eq!(done, Ok(Backfilled { made, already_fired: 2 }), "a skipped instant has not fired");
+    assert_eq!(done, Ok(Backfilled { made, already_fired: 2, left: 0 }), "a skipped instant has not fired");
     let done = world.backfill(schedule.id, (-1..=7).map(at).collect()).await;
-    assert_eq!(done, Ok(Backfilled { made: vec![at(7)], already_fired: 8 }));
+    assert_eq!(done, Ok(Backfilled { made: vec![at(7)], already_fired: 8, left: 0 }));
 
     let tasks = world.list(TaskFilter { schedule_id: Some(schedule.id), ..Default::default() }).await;
     let filled_in: Vec<_> = tasks.iter().filter(|task| task.serial_key.is_some()).collect();
@@ -215,6 +215,39 @@ pub(crate) async fn a_backfill_makes_what_has_not_fired(world: World) {
     assert_eq!(world.database.count("punctual_fires").await, 10);
 }
 
+pub(crate) async fn a_backfill_leaves_to_a_schedule_what_it_has_still_to_decide(world: World) {
+    let schedule = world.every_minute("nightly").await;
+    let at = |minute| schedule.created_at + TimeDelta::minutes(minute);
+    world.advance_secs(61);
+    world.tick_by_the_rules().await;
+    world.clock.advance_to(at(4));
+    // Nobody has decided the minutes 2 to 4, and 5 has not come.
+    let around = || (-1..=5).map(at).collect::<Vec<_>>();
+    let done = world.backfill(schedule.id, around()).await;
+    assert_eq!(done, Ok(Backfilled { made: vec![at(-1), at(0)], already_fired: 1, left: 4 }));
+    while world.tick_by_the_rules().await != Default::default() {}
+    let done = world.backfill(schedule.id, around()).await.unwrap();
+    assert_eq!(done.left, 1);
+    world.advance_secs(60);
+    while world.tick_by_the_rules().await != Default::default() {}
+    let span = Span { from: Some(at(-9)), to: Some(at(9)) };
+    assert_eq!(world.several_tasks(schedule.id, span, 10).await, Ok(vec![]));
+
+    // What a pause leaves out can be filled in, up to where it ends by itself.
+    let read = world.schedule(schedule.id).await.unwrap().unwrap();
+    let paused = world.update_schedule(&read.paused(None, Some(at(20)))).await.unwrap();
+    world.clock.advance_to(at(21));
+    let done = world.backfill(schedule.id, vec![at(10), at(19), at(20), at(21)]).await;
+    assert_eq!(done, Ok(Backfilled { made: vec![at(10), at(19)], already_fired: 0, left: 2 }));
+    world.tick_by_the_rules().await;
+    let read = world.schedule(schedule.id).await.unwrap().unwrap();
+    assert_eq!((read.version, read.enabled), (paused.version + 1, true));
+    world.update_schedule(&read.paused(None, None)).await.unwrap();
+    world.clock.advance_to(at(40));
+    let done = world.backfill(schedule.id, vec![at(30), at(39)]).await;
+    assert_eq!(done, Ok(Backfilled { made: vec![at(30), at(39)], already_fired: 0, left: 0 }));
+}
+
 pub(crate) async fn a_backfill_over_its_bound_makes_nothing(world: World) {
     let schedule = world.every_minute("nightly").await;
     let instants: Vec<_> = (1..=5).map(|minute| schedule.created_at - TimeDelta::minutes(minute)).collect();
@@ -222,12 +255,12 @@ pub(crate) async fn a_backfill_over_its_bound_makes_nothing(world: World) {
     let run = |most, bulk| world.store.backfill(schedule.id, backfill(most, bulk), None);
     assert_eq!(run(4, Bulk::Apply).await, Err(StoreError::TooManyFires(5)));
     assert_eq!(run(4, Bulk::DryRun).await, Err(StoreError::TooManyFires(5)));
-    let would = Reply::Made(Backfilled { made: instants.clone(), already_fired: 0 });
+    let would = Reply::Made(Backfilled { made: instants.clone(), already_fired: 0, left: 0 });
     assert_eq!(run(5, Bulk::DryRun).await, Ok(would.clone()));
     assert_eq!(world.list(TaskFilter::default()).await, []);
     assert_eq!(list(&world, schedule.id, &FireFilter::default()).await, []);
     assert_eq!(run(5, Bulk::Apply).await, Ok(would));
-    assert_eq!(run(0, Bulk::Apply).await, Ok(Reply::Made(Backfilled { made: vec![], already_fired: 5 })));
+    assert_eq!(run(0, Bulk::Apply).await, Ok(Reply::Made(Backfilled { made: vec![], already_fired: 5, left: 0 })));
     let unknown = world.store.backfill(ScheduleId::generate(), backfill(5, Bulk::Apply), None).await;
     assert_eq!(unknown, Err(StoreError::NotFound));
 }

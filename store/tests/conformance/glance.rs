@@ -3,7 +3,7 @@
 use chrono::{DurationRound, TimeDelta};
 use punctual_domain::fire::FireStatus;
 use punctual_domain::json::Json;
-use punctual_domain::store::{ComingTask, EndedMinute, TaskFilter};
+use punctual_domain::store::{ComingTask, EndedMinute, Fired, FiredSchedule, TaskFilter};
 use punctual_domain::task::TaskStatus;
 
 use crate::support::*;
@@ -111,6 +111,40 @@ pub(crate) async fn failures_come_newest_first_since_an_instant(world: World) {
     assert_eq!((Some(found[0].at), found[0].schedule_id), (failures[1].completed_at, None));
     assert_eq!(world.failures(since, 1).await.unwrap().len(), 1);
     assert_eq!(world.failures(since - TimeDelta::minutes(2), 10).await.unwrap().last().unwrap().task_id, long_ago.id);
+}
+
+pub(crate) async fn what_fired_in_a_stretch_is_told_by_schedule(world: World) {
+    let (busy, quiet, broken) =
+        (world.every_minute("busy").await, world.every_minute("quiet").await, world.every_minute("broken").await);
+    world.trigger(quiet.id).await.unwrap();
+    world.ended(task("alone"), TaskStatus::Failed).await;
+    world.advance_secs(1);
+    let (from, mut triggered) = (world.now(), Vec::new());
+    for id in [busy.id, busy.id, quiet.id, broken.id, busy.id, broken.id] {
+        triggered.push(world.trigger(id).await.unwrap());
+        world.advance_secs(1);
+    }
+    for claimed in world.claim_up_to(10, triggered[0].topic.as_str()).await {
+        let end = if claimed.id == triggered[3].id { failed("no") } else { completed() };
+        world.settle_now(&claimed, end).await;
+    }
+    world.delete_schedule(quiet.id).await.unwrap();
+    world.ended(task("alone"), TaskStatus::Failed).await;
+    let to = world.in_secs(1);
+    let fired = world.fired(from, to, 100, 10).await.unwrap();
+    let told = |fired: &Fired| {
+        let one = |one: &FiredSchedule| (one.name.clone(), (one.at - from).num_seconds(), one.fires, one.failures);
+        fired.schedules.iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!((fired.fires, fired.failures), (6, 1), "neither what fired before, nor what no schedule made");
+    let expected = [(Some("broken".into()), 3, 2, 1), (None, 2, 1, 0), (Some("busy".into()), 0, 3, 0)];
+    assert_eq!(told(&fired), expected, "what failed first, then what fired the least; one was deleted");
+    let one = world.fired(from, to, 100, 1).await.unwrap();
+    assert_eq!((one.fires, one.failures, told(&one)), (6, 1, expected[..1].to_vec()), "the others count all the same");
+    assert_eq!(world.fired(from, to, 4, 10).await.unwrap().fires, 4, "no more are looked at than that");
+    let until_the_fourth = world.fired(from, from + TimeDelta::seconds(3), 100, 10).await.unwrap();
+    assert_eq!((until_the_fourth.fires, until_the_fourth.failures), (3, 0), "the end is left out");
+    assert_eq!(world.fired(to, to, 100, 10).await.unwrap(), Fired::default());
 }
 
 pub(crate) async fn tasks_are_counted_up_to_a_bound(world: World) {

@@ -328,14 +328,14 @@ pub(crate) async fn an_execution_is_dispatched_while_a_queue_has_its_task(world:
     assert!(of(&world, task.id).await.task.unwrap().is_of_schedule);
 
     let fire = world.fires(schedule.id, &FireFilter::default(), Page::first(1)).await.unwrap().remove(0);
-    assert_eq!(world.execution_of(&task).await.unwrap(), Some(fire.id));
+    assert_eq!(world.execution_of(task.id, task.fire).await.unwrap(), Some(fire.id));
     world.settle_now(&task, failed("x")).await;
     assert_eq!(status(&[]).await, Some(FireStatus::Task(TaskStatus::Failed)));
     // What takes its place belongs to the same fire.
     let again = fresh(world.retry(task.id).await.unwrap());
-    assert_eq!(world.execution_of(&again).await.unwrap(), Some(fire.id));
+    assert_eq!(world.execution_of(again.id, again.fire).await.unwrap(), Some(fire.id));
     let other = world.running(super::support::task("mail")).await;
-    assert_eq!(world.execution_of(&other).await.unwrap(), None);
+    assert_eq!(world.execution_of(other.id, other.fire).await.unwrap(), None);
 }
 
 pub(crate) async fn messages_are_known_to_be_in_a_queue_until_they_are_forgotten(world: World) {

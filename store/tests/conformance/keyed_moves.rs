@@ -215,7 +215,7 @@ pub(crate) async fn schedule_calls_that_come_again_make_nothing(world: World) {
     let instants = vec![world.in_secs(-60), world.in_secs(-30)];
     let backfill = || Backfill { instants: instants.clone(), most: 9, bulk: Bulk::Apply, tz_version: "2026a".into() };
     let first = world.store.backfill(schedule.id, backfill(), under("backfill", "first")).await;
-    assert_eq!(first, Ok(Reply::Made(Backfilled { made: instants.clone(), already_fired: 0 })));
+    assert_eq!(first, Ok(Reply::Made(Backfilled { made: instants.clone(), already_fired: 0, left: 0 })));
     let again = world.store.backfill(schedule.id, backfill(), under("backfill", "second")).await;
     assert_eq!(again, Ok(Reply::Replayed(answer("first"))));
     assert_eq!(world.list(TaskFilter::default()).await.len(), 3);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use punctual_domain::id::{Epoch, TaskId};
-use punctual_domain::store::{ClaimRequest, Expired, Extension};
+use punctual_domain::id::{Epoch, ScheduleId, TaskId};
+use punctual_domain::store::{ClaimRequest, Depth, Expired, Extension};
 use punctual_domain::task::{LOST_TOO_OFTEN, MAX_LOST, Settlement, TaskStatus};
 
 use crate::support::*;
@@ -89,7 +89,7 @@ pub(crate) async fn an_expired_lease_is_freed_as_the_model_says(world: World) {
     let running = world.running(task("mail").attempts(2)).await;
     world.advance_secs(30);
     let expected = running.lose(MAX_LOST, world.now()).unwrap();
-    assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1, failed: 0 }));
+    assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1, ..Expired::default() }));
     assert_eq!(world.read(expected.id).await, expected);
     // Back-off does not apply: it can be claimed at once, by a larger epoch.
     let again = world.claim_one("mail").await;
@@ -111,7 +111,7 @@ pub(crate) async fn an_extended_lease_outlives_its_first_instant(world: World) {
     world.advance_secs(29);
     assert_eq!(world.expire(1, 10).await, Ok(Expired::default()));
     world.advance_secs(1);
-    assert_eq!(world.expire(3, 10).await, Ok(Expired { freed: 1, failed: 0 }));
+    assert_eq!(world.expire(3, 10).await, Ok(Expired { freed: 1, ..Expired::default() }));
 }
 
 pub(crate) async fn the_third_loss_fails_the_task(world: World) {
@@ -121,7 +121,8 @@ pub(crate) async fn the_third_loss_fails_the_task(world: World) {
         world.advance_secs(30);
         let expected = running.lose(MAX_LOST, world.now()).unwrap();
         let failed = u64::from(loss == MAX_LOST);
-        assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1 - failed, failed }));
+        let by_topic = (loss == MAX_LOST).then(|| mails(1)).into_iter().collect();
+        assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1 - failed, failed, by_topic }));
         assert_eq!(world.read(id).await, expected);
     }
     let ended = world.read(id).await;
@@ -149,7 +150,7 @@ pub(crate) async fn no_more_leases_are_freed_than_asked_for(world: World) {
     world.claim_up_to(7, "mail").await;
     world.advance_secs(30);
     for freed in [3, 3, 1, 0] {
-        assert_eq!(world.expire(3, 3).await, Ok(Expired { freed, failed: 0 }));
+        assert_eq!(world.expire(3, 3).await, Ok(Expired { freed, ..Expired::default() }));
     }
 }
 
@@ -161,7 +162,23 @@ pub(crate) async fn one_pass_frees_some_and_fails_others(world: World) {
     world.add_all((0..2).map(|_| task("mail"))).await;
     world.claim_up_to(5, "mail").await;
     world.advance_secs(30);
-    assert_eq!(world.expire(2, 10).await, Ok(Expired { freed: 2, failed: 3 }));
+    assert_eq!(world.expire(2, 10).await, Ok(Expired { freed: 2, failed: 3, by_topic: vec![mails(3)] }));
+}
+
+pub(crate) async fn what_fails_by_its_losses_is_counted_by_topic_and_origin(world: World) {
+    for topic in ["mail", "mail", "print"] {
+        world.running(task(topic)).await;
+    }
+    world.running(task("mail").of_schedule(ScheduleId::generate(), world.now())).await;
+    world.advance_secs(30);
+    let of_a_fire = Depth { of_schedules: true, ..mails(1) };
+    let by_topic = vec![mails(2), of_a_fire, Depth { topic: "print".into(), ..mails(1) }];
+    assert_eq!(world.expire(1, 10).await, Ok(Expired { freed: 0, failed: 4, by_topic }));
+}
+
+/// So many mails that callers asked for.
+fn mails(tasks: u64) -> Depth {
+    Depth { topic: "mail".into(), of_schedules: false, tasks }
 }
 
 pub(crate) async fn a_crash_between_claim_and_settle_is_recovered(world: World) {
@@ -170,7 +187,7 @@ pub(crate) async fn a_crash_between_claim_and_settle_is_recovered(world: World) 
     assert_eq!(world.read(lost.id).await, lost);
     assert_eq!(world.claim_up_to(1, "mail").await, []);
     world.advance_secs(30);
-    assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1, failed: 0 }));
+    assert_eq!(world.expire(MAX_LOST, 10).await, Ok(Expired { freed: 1, ..Expired::default() }));
     let again = world.claim_one("mail").await;
     assert_eq!((again.id, again.lease.unwrap().owner), (lost.id, world.id));
     assert!(again.epoch > lost.epoch);

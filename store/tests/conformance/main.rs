@@ -259,6 +259,7 @@ behaviours! {
         losses_count_over_a_whole_life
         no_more_leases_are_freed_than_asked_for
         one_pass_frees_some_and_fails_others
+        what_fails_by_its_losses_is_counted_by_topic_and_origin
         a_crash_between_claim_and_settle_is_recovered
         eight_reconcilers_free_each_lease_once;
     cancelling:
@@ -332,6 +333,9 @@ behaviours! {
         a_paused_schedule_is_edited_however_late_its_instants_are
         a_pause_ends_by_itself
         a_deletion_may_ask_for_a_version
+        what_is_due_is_decided_before_a_deletion
+        a_paused_schedule_is_deleted_however_late_its_instants_are
+        a_deletion_and_a_tick_in_the_same_moment_lose_no_instant
         a_schedule_names_only_calendars_that_are_there
         of_eight_racing_edits_one_is_written
         history_tells_what_a_schedule_was_and_from_when_on
@@ -387,6 +391,7 @@ behaviours! {
         every_trigger_has_an_instant_of_its_own
         a_paused_schedule_can_be_triggered
         a_backfill_makes_what_has_not_fired
+        a_backfill_leaves_to_a_schedule_what_it_has_still_to_decide
         a_backfill_over_its_bound_makes_nothing
         eight_backfills_of_one_stretch_make_each_fire_once
         a_fire_outlives_its_pruned_task;
@@ -396,6 +401,7 @@ behaviours! {
         tasks_come_in_the_order_in_which_they_become_due
         what_ended_is_counted_by_minute
         failures_come_newest_first_since_an_instant
+        what_fired_in_a_stretch_is_told_by_schedule
         it_is_known_whether_anything_happened
         tasks_are_counted_up_to_a_bound;
     inspection:

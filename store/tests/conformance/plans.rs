@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide};
-use punctual_domain::schedule::ScheduleError;
+use punctual_domain::schedule::{Schedule, ScheduleError};
 use punctual_domain::store::{Lateness, NextTick, Replanned};
 
 use crate::support::*;
@@ -51,6 +51,22 @@ pub(crate) async fn a_schedule_that_cannot_be_read_is_paused_and_holds_up_nobody
     world.advance_secs(61);
     let ticked = world.tick_by_the_rules().await;
     assert_eq!((ticked.fired, ticked.paused.len(), ticked.paused[0].0), (1, 1, broken.id));
+    let history = world.schedule_history(broken.id).await.unwrap();
+    let [(changed_at, Some(paused)), (_, Some(written))] = history.as_slice() else { panic!("{history:?}") };
+    assert_eq!((*changed_at, written), (world.now(), &broken));
+    let note = paused.pause_note.clone();
+    assert!(note.as_ref().is_some_and(|note| note.starts_with("paused because ")), "{note:?}");
+    let paused_then = broken.clone().paused(note, None);
+    assert_eq!(*paused, Schedule { version: 2, updated_at: world.now(), ..paused_then });
+    world.advance_secs(60);
+    assert_eq!(world.tick_by_the_rules().await.paused, []);
+
+    // Where nothing can be told of what it was, it is paused all the same.
+    let lost = world.every_minute("lost").await;
+    world.database.execute("UPDATE punctual_schedules SET definition = '{' WHERE name = 'lost'").await;
+    world.database.execute("UPDATE punctual_schedule_history SET schedule = '{' WHERE version = 1").await;
+    world.advance_secs(61);
+    assert_eq!(world.tick_by_the_rules().await.paused[0].0, lost.id);
     world.advance_secs(60);
     assert_eq!(world.tick_by_the_rules().await.paused, []);
 }

@@ -2,11 +2,12 @@
 
 use chrono::TimeDelta;
 use punctual_domain::calendar::Calendar;
+use punctual_domain::fire::SkipReason;
 use punctual_domain::id::ScheduleId;
 use punctual_domain::json::Json;
 use punctual_domain::retry::{Backoff, Growth};
 use punctual_domain::schedule::{Definition, MisfirePolicy, OverlapPolicy, Rhythm, Schedule};
-use punctual_domain::store::{FireFilter, Page, ScheduleFilter, StoreError};
+use punctual_domain::store::{Depth, FireFilter, Page, ScheduleFilter, StoreError};
 use punctual_domain::task::TaskStatus;
 use punctual_domain::time::{DstFold, DstGap};
 
@@ -291,8 +292,56 @@ pub(crate) async fn a_deletion_may_ask_for_a_version(world: World) {
     assert_eq!(world.schedule(schedule.id).await, Ok(Some(schedule.clone())));
     assert_eq!(world.read(waiting.id).await, waiting);
     assert_eq!(world.schedule_history(schedule.id).await.unwrap().len(), 1);
-    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(true));
-    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(false));
+    let cancelled = vec![Depth { topic: "report".into(), of_schedules: true, tasks: 1 }];
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(Some(cancelled)));
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(1)).await, Ok(None));
+}
+
+pub(crate) async fn what_is_due_is_decided_before_a_deletion(world: World) {
+    let mut schedule = world.unwritten("nightly");
+    schedule.definition.misfire_policy = MisfirePolicy::FireAll;
+    schedule.definition.overlap_policy = OverlapPolicy::CancelPrevious;
+    world.create_schedule(&schedule).await.unwrap();
+    let at = |minute: i32| schedule.created_at + TimeDelta::minutes(1) * minute;
+    world.clock.advance_to(at(1_440) + TimeDelta::seconds(10));
+    assert_eq!(world.store.delete_schedule(schedule.id, Some(2)).await, Err(StoreError::VersionMismatch(1)));
+    assert_eq!(world.delete_schedule(schedule.id).await, Err(StoreError::Moved), "it is due");
+    assert_eq!(world.schedule(schedule.id).await, Ok(Some(schedule.clone())));
+    assert_eq!(world.schedule_history(schedule.id).await.unwrap().len(), 1);
+
+    assert_eq!(world.delete_schedule_in_order(schedule.id).await, Ok(true));
+    let fires = world.fires(schedule.id, &FireFilter::default(), Page::first(10)).await.unwrap();
+    let told: Vec<_> = fires.iter().map(|fire| (fire.scheduled_at, fire.reason, fire.until, fire.count)).collect();
+    let missed = (at(1), Some(SkipReason::Misfire), Some(at(1_439)), 1_439);
+    assert_eq!(told, [(at(1_440), None, None, 1), missed], "a day is two rows");
+    assert_eq!(fires[0].task.as_ref().unwrap().status, Some(TaskStatus::Cancelled));
+    assert_eq!(world.schedule_history(schedule.id).await.unwrap()[0], (world.now(), None));
+}
+
+pub(crate) async fn a_paused_schedule_is_deleted_however_late_its_instants_are(world: World) {
+    let paused = world.every_minute("nightly").await.paused(None, None);
+    world.update_schedule(&paused).await.unwrap();
+    let soon = world.every_minute("soon").await.paused(None, Some(world.in_secs(600)));
+    world.update_schedule(&soon).await.unwrap();
+    world.advance_secs(599);
+    assert_eq!(world.delete_schedule(paused.id).await, Ok(true));
+    world.advance_secs(1);
+    assert_eq!(world.delete_schedule(soon.id).await, Err(StoreError::Moved), "its pause has ended");
+    assert_eq!(world.delete_schedule_in_order(soon.id).await, Ok(true));
+    assert_eq!(world.database.count("punctual_fires").await, 1);
+}
+
+pub(crate) async fn a_deletion_and_a_tick_in_the_same_moment_lose_no_instant(world: World) {
+    let other = world.another_node().await;
+    for round in 1..=20 {
+        let mut schedule = world.unwritten(&format!("schedule {round}"));
+        schedule.definition.misfire_policy = MisfirePolicy::FireAll;
+        world.create_schedule(&schedule).await.unwrap();
+        world.advance_secs(61);
+        let (deleted, _) = tokio::join!(world.delete_schedule_in_order(schedule.id), other.tick_by_the_rules());
+        assert_eq!(deleted, Ok(true));
+        assert_eq!(world.database.count("punctual_fires").await, round);
+    }
 }
 
 pub(crate) async fn a_schedule_names_only_calendars_that_are_there(world: World) {
@@ -434,7 +483,7 @@ pub(crate) async fn a_schedule_deleted_during_a_tick_leaves_no_task_waiting(worl
     for round in 0..20 {
         let schedule = world.every_minute(&format!("schedule {round}")).await;
         world.advance_secs(61);
-        let (deleted, _) = tokio::join!(world.delete_schedule(schedule.id), other.tick_by_the_rules());
+        let (deleted, _) = tokio::join!(world.delete_schedule_in_order(schedule.id), other.tick_by_the_rules());
         assert_eq!(deleted, Ok(true));
         let left = world.list(punctual_domain::store::TaskFilter {
             schedule_id: Some(schedule.id),

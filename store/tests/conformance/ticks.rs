@@ -8,7 +8,7 @@ use punctual_domain::calendar::Calendar;
 use punctual_domain::fire::{Disposition, DueSchedule, Fire, FireKind, NewFire, Room, SkipReason, TaskOfFire, Tick};
 use punctual_domain::id::{FireId, ScheduleId};
 use punctual_domain::schedule::{MisfirePolicy, OverlapPolicy, Schedule};
-use punctual_domain::store::{FireFilter, Lateness, NextTick, Page, TaskFilter, Ticked};
+use punctual_domain::store::{Depth, FireFilter, Lateness, NextTick, Page, TaskFilter, Ticked};
 use punctual_domain::task::TaskStatus;
 
 use crate::support::*;
@@ -258,6 +258,7 @@ pub(crate) async fn cancel_previous_cancels_the_live_tasks_of_the_schedule(world
     world.advance_secs(60);
     let ticked = world.tick_by_the_rules().await;
     assert_eq!((ticked.fired, ticked.stopped), (1, vec![running.id]));
+    assert_eq!(ticked.cancelled, [Depth { topic: "report".into(), of_schedules: true, tasks: 2 }]);
 
     assert_eq!(world.read(running.id).await, running.cancel(world.now()).unwrap());
     assert_eq!(world.read(waiting.id).await, waiting.cancel(world.now()).unwrap());

@@ -1,18 +1,23 @@
 //! Who may do what, and that it is noted.
 
-use punctual_domain::key::Role;
+use punctual_domain::id::KeyId;
+use punctual_domain::key::{ApiKey, Role};
+use punctual_store::Options;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{NOWHERE, Visit, YEARLY, api, make};
 use crate::keys::add_key;
 use crate::on_each_database;
-use crate::support::{Database, Server};
+use crate::support::{Database, Past, Server};
 
 on_each_database!(
     every_route_needs_its_role_and_no_more,
     forms_of_other_sites_are_refused,
     a_form_is_audited_as_the_call_that_it_makes,
+    a_key_for_some_topics_is_offered_what_it_may_do_and_no_more,
+    however_many_keys_there_are_a_page_has_a_hundred,
 );
 
 /// What each route needs, as the rules say it. Left out are those for everybody, and `/live`, which does not end.
@@ -116,5 +121,104 @@ async fn a_form_is_audited_as_the_call_that_it_makes(database: Database) {
     let entry = &audit["items"][0];
     assert_eq!(told(entry), ["pk_reader", "DELETE /api/v1/schedules/{id}", id], "also what was refused");
     assert_eq!(entry["status"], 403);
+    server.stop();
+}
+
+/// Where the forms of a page are sent to.
+fn forms(page: &str) -> Vec<String> {
+    let posts = page.split("<form").skip(1).filter_map(|form| form.split_once('>')).map(|(form, _)| form);
+    let posts = posts.filter(|form| form.contains("method=\"post\"") && !form.contains("\"/logout\""));
+    posts.map(|form| form.split("action=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()).collect()
+}
+
+async fn a_key_for_some_topics_is_offered_what_it_may_do_and_no_more(database: Database) {
+    add_key(&database, "pk_all", Role::Admin, &[]).await;
+    add_key(&database, "pk_mail", Role::Admin, &["mail.*"]).await;
+    let past = Past::of(&database).await;
+    let message = past.message("k", "log", json!([])).await;
+    past.close().await;
+    let server = Server::start(&database);
+    let call = async |method: Method, path: &str, body: Value| {
+        let request = server.request(method, &format!("/api/v1/{path}")).bearer_auth("pk_all");
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        serde_json::from_str::<Value>(&request.send().await.unwrap().text().await.unwrap()).unwrap()
+    };
+    while call(Method::GET, &format!("outbox/{message}"), Value::Null).await["status"] != "failed" {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    // A page, what can be done there, and which of the two keys may do it.
+    let mut pages = vec![
+        (["/keys".to_owned(), "action=\"/keys\"".to_owned()], [true, false]),
+        (["/keys".to_owned(), "/revoke\"".to_owned()], [true, false]),
+        (["/outbox".to_owned(), "/retry\"".to_owned()], [true, false]),
+        ([format!("/outbox/{message}"), "/retry\"".to_owned()], [true, false]),
+        (["/tasks?status=pending".to_owned(), "/tasks/bulk?".to_owned()], [true, false]),
+        (["/schedules".to_owned(), "/schedules/new".to_owned()], [true, true]),
+    ];
+    let mut leading = Vec::new();
+    for (topic, is_mine) in [("mail.out", true), ("mail.*", true), ("shop", false), ("shop.*", false)] {
+        call(Method::PUT, &format!("topics/{topic}"), json!({"route": {"type": "pull"}})).await;
+        let form = format!("action=\"/topics/{}/pause\"", topic.replace('*', "%2A"));
+        pages.push((["/topics".to_owned(), form], [true, is_mine]));
+        if topic.contains('*') {
+            continue;
+        }
+        let schedule: Value = serde_json::from_str(&YEARLY.replace("yearly", topic).replace("echo", topic)).unwrap();
+        let schedule = call(Method::POST, "schedules", schedule).await["id"].as_str().unwrap().to_owned();
+        let task = call(Method::POST, "tasks", json!({"topic": topic, "delayMs": 3_600_000})).await;
+        let task = format!("/tasks/{}", task["id"].as_str().unwrap());
+        let own = format!("/schedules/{schedule}");
+        pages.extend([
+            (["/schedules".to_owned(), format!("action=\"{own}/trigger\"")], [true, is_mine]),
+            ([own.clone(), format!("action=\"{own}/pause\"")], [true, is_mine]),
+            ([task.clone(), format!("action=\"{task}/cancel\"")], [true, is_mine]),
+            ([format!("/tasks?topic={topic}"), "/tasks/bulk?".to_owned()], [true, is_mine]),
+        ]);
+        leading.extend(["edit", "backfill", "delete"].map(|page| (format!("{own}/{page}"), is_mine)));
+    }
+    for (i, key) in ["pk_all", "pk_mail"].into_iter().enumerate() {
+        let visit = Visit::with_key(&server, key).await;
+        let mut offered = Vec::new();
+        for ([path, part], is_offered) in &pages {
+            let page = visit.page(path).await;
+            assert_eq!(page.contains(part), is_offered[i], "{key}: {part} at {path}: {page}");
+            offered.extend(forms(&page));
+        }
+        for (path, is_mine) in &leading {
+            let (seen, is_allowed) = (visit.get(path).await, *is_mine || key == "pk_all");
+            assert_eq!(seen.status.as_u16(), if is_allowed { 200 } else { 403 }, "{key}: {path}");
+            offered.extend(forms(&seen.text));
+        }
+        assert!(offered.len() > 10, "{key}: {offered:?}");
+        if key == "pk_mail" {
+            // Each does something, or says what is missing.
+            for path in offered {
+                assert_ne!(visit.post(&path, &[]).await.status, 403, "{path}");
+            }
+        }
+    }
+    server.stop();
+}
+
+async fn however_many_keys_there_are_a_page_has_a_hundred(database: Database) {
+    let store = punctual_store::connect(&database.url, Options::default()).await.unwrap();
+    for i in 0..101_u32 {
+        let hash = Sha256::digest(i.to_string()).into();
+        let (id, name, created_at) = (KeyId::generate(), format!("worker {i}."), store.now().await.unwrap());
+        let key = ApiKey { id, name, role: Role::Submit, topics: Vec::new(), hash, created_at, revoked_at: None };
+        store.create_key(&key).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    add_key(&database, "pk_chief", Role::Admin, &[]).await;
+    let server = Server::start(&database);
+    let visit = Visit::with_key(&server, "pk_chief").await;
+    let first = visit.page("/keys").await;
+    assert_eq!(first.matches("/revoke\"").count(), 100);
+    assert!(first.contains("pk_chief") && first.contains("worker 2.") && !first.contains("worker 1."), "the newest");
+    let next = first.split("href=\"/keys?cursor=").nth(1).unwrap().split('"').next().unwrap();
+    let second = visit.page(&format!("/keys?cursor={next}")).await;
+    assert_eq!(second.matches("/revoke\"").count(), 2);
+    assert!(second.contains("worker 1.") && second.contains("worker 0.") && second.contains("First page"), "{second}");
     server.stop();
 }

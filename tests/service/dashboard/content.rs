@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Visit, YEARLY, escaped, failed_task, make};
+use super::{Visit, YEARLY, escaped, failed_task, make, section};
 use crate::on_each_database;
 use crate::support::{Database, Server};
 
@@ -32,6 +32,7 @@ async fn a_page_stays_small_however_large_and_deep_a_payload_is(database: Databa
 
 async fn what_others_wrote_is_escaped_everywhere(database: Database) {
     const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
+    const SHOWN: &str = "&lt;script&gt;alert(1)&lt;/script&gt;";
     let server = Server::start(&database);
     let visit = Visit::of(&server);
     let mut schedule: Value = serde_json::from_str(YEARLY).unwrap();
@@ -45,40 +46,74 @@ async fn what_others_wrote_is_escaped_everywhere(database: Database) {
         schedule[field] = value;
     }
     let id = make(&server, &schedule.to_string()).await;
-    let note = json!({"note": HOSTILE}).to_string();
-    assert_eq!(server.post(&format!("/api/v1/schedules/{id}/pause"), note).await.status, 200);
+    // One that comes within the hour, one that is in every month too often to be named on its days, and one that is paused.
+    for (name, cron) in [("soon", "*/5 * * * *"), ("every second", "* * * * * *"), ("paused", "0 9 * * *")] {
+        schedule["name"] = format!("{name} {HOSTILE}").into();
+        schedule["cronExpression"] = cron.into();
+        schedule["topic"] = "quiet".into();
+        let id = make(&server, &schedule.to_string()).await;
+        if name == "paused" {
+            let note = json!({"note": HOSTILE}).to_string();
+            assert_eq!(server.post(&format!("/api/v1/schedules/{id}/pause"), note).await.status, 200);
+        }
+    }
     let failed = failed_task(&server, "pulled", HOSTILE).await;
     let task = json!({"topic": "mail", "delayMs": 3_600_000, "payload": HOSTILE, "dedupeKey": HOSTILE,
         "serialKey": HOSTILE, "clientRequestId": HOSTILE, "metadata": {"tenantId": HOSTILE}});
     let task = server.make_task(&task.to_string()).await["id"].as_str().unwrap().to_owned();
-    let query = escaped(HOSTILE);
-    for path in [
-        "/".to_owned(),
-        "/schedules".to_owned(),
-        format!("/schedules?name={query}"),
-        format!("/schedules/{id}"),
-        format!("/schedules/{id}/edit"),
-        format!("/schedules/{id}/delete"),
-        format!("/schedules/{id}/backfill"),
-        "/schedules/calendar?month=2040-01".to_owned(),
-        "/tasks".to_owned(),
-        format!("/tasks?ownerId={query}&tenantId={query}"),
-        format!("/tasks/bulk?action=cancel&tenantId={query}"),
-        format!("/tasks/{failed}"),
-        format!("/tasks/{task}"),
-        format!("/tasks?topic={query}"),
-        format!("/{query}"),
+    let (query, paused) = (escaped(HOSTILE), escaped(&format!("paused {HOSTILE}")));
+
+    let overview = visit.overview(&format!("Next, beside what fires all the time: soon {SHOWN}")).await;
+    let ahead = section(&overview, "ahead");
+    for part in [format!("every second {SHOWN}"), format!("min: soon {SHOWN}"), format!(">soon {SHOWN}")] {
+        assert!(ahead.contains(&part), "{part}: {ahead}");
+    }
+    assert!(section(&overview, "failures").contains(SHOWN), "{overview}");
+    is_escaped("/", &overview);
+    let day = format!("title=\"{SHOWN}&quot;'&gt;&lt;img src=x onerror=alert(2)&gt; at ");
+    for (path, part) in [
+        ("/schedules".to_owned(), SHOWN),
+        (format!("/schedules?name={query}"), SHOWN),
+        (format!("/schedules?name={paused}"), SHOWN),
+        (format!("/schedules/{id}"), SHOWN),
+        (format!("/schedules/{id}/edit"), SHOWN),
+        (format!("/schedules/{id}/delete"), SHOWN),
+        (format!("/schedules/{id}/backfill"), SHOWN),
+        ("/schedules/calendar?month=2040-01".to_owned(), &*day),
+        ("/schedules/calendar?month=2040-02".to_owned(), &*format!(">soon {SHOWN}")),
+        ("/tasks".to_owned(), SHOWN),
+        (format!("/tasks?ownerId={query}&tenantId={query}"), SHOWN),
+        (format!("/tasks/bulk?action=cancel&tenantId={query}"), SHOWN),
+        (format!("/tasks/bulk?action=retry&correlationId={query}"), SHOWN),
+        (format!("/tasks/{failed}"), SHOWN),
+        (format!("/tasks/{task}"), SHOWN),
+        ("/failures".to_owned(), SHOWN),
+        (format!("/failures?topic=pulled&cause={query}"), SHOWN),
+        (format!("/audit?actor={query}"), SHOWN),
+        // What is no address is not repeated.
+        (format!("/tasks?topic={query}"), ""),
+        (format!("/{query}"), ""),
     ] {
         let seen = visit.send(Method::GET, &path, &[], &[("accept", "text/html")]).await;
-        assert!(!seen.status.is_server_error(), "{path}: {seen:?}");
-        for part in ["<script>alert", "<img src=x", "\"'>"] {
-            assert!(!seen.text.contains(part), "{path}: {}", seen.text);
-        }
+        assert!(!seen.status.is_server_error() && seen.text.contains(part), "{path}: {seen:?}");
+        is_escaped(&path, &seen.text);
     }
     let form = [("name", HOSTILE), ("topic", HOSTILE), ("cronExpression", HOSTILE), ("timezone", HOSTILE)];
-    for path in ["/schedules/new", "/schedules/preview", &format!("/schedules/{id}/pause")] {
+    for path in ["/schedules/new", "/schedules/preview", "/keys"] {
         let seen = visit.post(path, &form).await;
-        assert!(!seen.text.contains("<script>alert") && !seen.text.contains("<img src=x"), "{path}: {}", seen.text);
+        assert!(seen.text.contains(SHOWN), "{path}: {seen:?}");
+        is_escaped(path, &seen.text);
     }
+    // It stands in what the page says then, too.
+    let (path, page) = visit.done(&format!("/schedules/{id}/pause"), &[("note", HOSTILE)]).await;
+    assert!(page.contains(&format!("“{SHOWN}")) && page.contains(&format!("Paused: {SHOWN}")), "{page}");
+    is_escaped(&path, &page);
     server.stop();
+}
+
+/// Checks that nothing of it has become a part of the page.
+fn is_escaped(path: &str, page: &str) {
+    for part in ["<script>alert", "<img src=x", "\"'>"] {
+        assert!(!page.contains(part), "{path}: {page}");
+    }
 }

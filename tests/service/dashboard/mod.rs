@@ -3,6 +3,7 @@
 mod access;
 mod content;
 mod live;
+mod nodes;
 mod overview;
 mod pages;
 mod schedules;
@@ -119,6 +120,12 @@ impl<'a> Visit<'a> {
         assert_eq!(page.status, 200, "{page:?}");
         (seen.location, page.text)
     }
+}
+
+/// The part of a page that has this id.
+fn section<'a>(page: &'a str, id: &str) -> &'a str {
+    let (_, begun) = page.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no {id}: {page}"));
+    begun.split_once("</section>").unwrap().0
 }
 
 fn escaped(text: &str) -> String {

@@ -1,10 +1,17 @@
 //! Schedules are made, edited, paused, triggered, filled in and deleted by forms.
 
+use std::sync::Arc;
+
+use chrono::{TimeDelta, Utc};
+use punctual_domain::clock::{Clock, FakeClock};
+use punctual_domain::schedule::{Definition, Rhythm, Schedule};
+use punctual_domain::task::{AttemptOutcome, Settlement};
+use punctual_domain::time::ZoneDatabase;
 use serde_json::{Value, json};
 
-use super::{Visit, YEARLY, api, make};
+use super::{Visit, YEARLY, api, make, section};
 use crate::on_each_database;
-use crate::support::{Database, Server};
+use crate::support::{Database, Past, Server};
 
 on_each_database!(
     a_schedule_is_made_edited_and_deleted,
@@ -17,6 +24,8 @@ on_each_database!(
     a_pause_has_a_note_that_can_be_changed,
     a_backfill_counts_first,
     a_preview_marks_gaps_and_folds,
+    the_calendar_shows_what_fired_and_what_failed,
+    the_list_draws_how_the_last_fires_went_and_how_long_they_took,
 );
 
 async fn a_schedule_is_made_edited_and_deleted(database: Database) {
@@ -321,5 +330,75 @@ async fn a_preview_marks_gaps_and_folds(database: Database) {
         assert!(seen.status == 200 && preview.contains(part), "{cron}: {preview}");
     }
     assert_eq!(api(&server, "/api/v1/schedules").await["items"], json!([]), "nothing is kept");
+    server.stop();
+}
+
+async fn the_calendar_shows_what_fired_and_what_failed(database: Database) {
+    let server = Server::start(&database);
+    let visit = Visit::of(&server);
+    server.put_topic("pulled", r#"{"route":{"type":"pull"}}"#).await;
+    let named = |name: &str, topic: &str| YEARLY.replace("yearly", name).replace("echo", topic);
+    let (broken, sound) =
+        (make(&server, &named("<broken>", "pulled")).await, make(&server, &named("sound", "echo")).await);
+    for id in [&broken, &sound, &sound] {
+        let task =
+            server.post(&format!("/api/v1/schedules/{id}/trigger"), "").await.json()["id"].as_str().unwrap().to_owned();
+        if *id == sound {
+            server.ended_task(&task).await;
+        }
+    }
+    let claim = server.post("/api/v1/claims", r#"{"topics": ["pulled"], "waitMs": 10000}"#).await.json();
+    let task = &claim["tasks"][0];
+    let fail = json!({"epoch": task["epoch"], "error": "no", "final": true}).to_string();
+    assert_eq!(server.post(&format!("/api/v1/tasks/{}/fail", task["id"].as_str().unwrap()), fail).await.status, 200);
+    // Alone, and so no fire.
+    server.make_task(r#"{"topic": "echo"}"#).await;
+    let page = visit.page("/schedules/calendar").await;
+    let today = &page[page.find(" today\"").unwrap()..];
+    let today = today.split("class=\"day").next().unwrap();
+    for part in [
+        "3 fired, <span class=\"bad\">1 failed</span>",
+        "</time> &lt;broken&gt;</a>",
+        "sound<span class=\"dim\"> ×2</span>",
+    ] {
+        assert!(today.contains(part), "{part}: {today}");
+    }
+    assert!(today.find("&lt;broken&gt;") < today.find("sound"), "what failed comes first: {today}");
+    assert_eq!((page.matches("✗ ").count(), page.matches("✓ ").count()), (1, 1), "{page}");
+    let before = visit.page("/schedules/calendar?month=2020-01").await;
+    assert!(before.contains("Nothing fired in this month"), "{before}");
+    server.stop();
+}
+
+async fn the_list_draws_how_the_last_fires_went_and_how_long_they_took(database: Database) {
+    let clock = FakeClock::at(Utc::now() - TimeDelta::minutes(10));
+    let past = Past::by(&database, Some(Arc::new(clock.clone()))).await;
+    let definition = Definition::new("report", Rhythm::Cron("0 0 29 2 *".into()), "UTC", &"report".parse().unwrap());
+    let schedule = Schedule::new(definition, clock.now(), &ZoneDatabase::bundled()).unwrap();
+    let failed = Settlement::Failed { outcome: AttemptOutcome::Failed, error: "no paper\nin tray 2".into() };
+    let done = || Settlement::Completed { result: None };
+    for (seconds, settlement) in [(2, done()), (8, failed), (4, done())] {
+        past.triggered(&schedule).await;
+        past.attempt("report", settlement, || clock.advance(TimeDelta::seconds(seconds))).await;
+    }
+    past.close().await;
+
+    let server = Server::start(&database);
+    let page = Visit::of(&server).page("/schedules").await;
+    let list = section(&page, "schedules");
+    let strip = "aria-label=\"The last 3: 2 completed, 1 failed, 0 skipped\"";
+    let durations = "aria-label=\"Durations: last 4 s, longest 8 s\"";
+    // The newest is at the right: twice as long as the first, half as long as the one between.
+    for part in [strip, durations, "points=\"0.0,15.5 45.0,2.0 90.0,11.0\""] {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    let (_, cells) = list.split_once(strip).unwrap();
+    let cells: Vec<_> = cells.split("</span>").next().unwrap().split("<i class=\"").skip(1).collect();
+    for (cell, (tone, said)) in
+        cells.iter().zip([("good", " completed, 2 s\""), ("bad", " failed: no paper\""), ("good", " completed, 4 s\"")])
+    {
+        assert!(cell.starts_with(&format!("{tone}\"")) && cell.contains(said), "{cells:?}");
+    }
+    assert_eq!(cells.len(), 3);
     server.stop();
 }

@@ -3,6 +3,7 @@
 use punctual_testing::{Punctual, TaskStatus, TestDatabase, logged, on_both_databases};
 use serde_json::{Value, json};
 
+use crate::picture::Picture;
 use crate::{execute, freeze, items, run, session, start};
 
 /// A certificate that is valid until this date.
@@ -20,9 +21,13 @@ fn path(certificate: &Value) -> String {
     format!("/certificates/{}", certificate["id"].as_str().unwrap())
 }
 
+async fn download(punctual: &Punctual, certificate: &Value) -> Vec<u8> {
+    punctual.get(&format!("{}/download", path(certificate))).await.file
+}
+
 /// Downloads the PDF; `true` if it says EXPIRED.
 async fn is_marked(punctual: &Punctual, certificate: &Value) -> bool {
-    let file = punctual.get(&format!("{}/download", path(certificate))).await.file;
+    let file = download(punctual, certificate).await;
     assert!(file.starts_with(b"%PDF-"), "{} bytes", file.len());
     String::from_utf8_lossy(&file).contains("(EXPIRED)")
 }
@@ -61,6 +66,39 @@ async fn the_watermark_is_drawn_when_somebody_asks_for_it(database: TestDatabase
     assert!(is_marked(&punctual, &certificate).await);
     assert_eq!(punctual.get(&path(&certificate)).await.body["pdfNeedsRegeneration"], false);
     assert!(is_marked(&punctual, &certificate).await);
+}
+
+/// How far a place on the paper is along the watermark, and how far above its line.
+fn along_the_watermark((x, y): (f64, f64)) -> (f64, f64) {
+    let (x, y) = (x - 140.0, y - 200.0);
+    ((x + y) / 2_f64.sqrt(), (y - x) / 2_f64.sqrt())
+}
+
+async fn the_watermark_is_seen_and_what_it_lies_under_can_be_read(database: TestDatabase) {
+    let punctual = start(database).await;
+    let certificate = valid_until(&punctual, "2026-11-15").await;
+    // With the date as it is by now, so that both differ in nothing else.
+    assert_eq!(punctual.post(&format!("{}/regenerate", path(&certificate)), json!({})).await.status, 200);
+    let Some(before) = Picture::of(&download(&punctual, &certificate).await) else { return };
+    run(&punctual, "certificateExpiry").await;
+    let Some(after) = Picture::of(&download(&punctual, &certificate).await) else { return };
+    assert_eq!((before.size(), after.size()), ((612, 792), (612, 792)));
+
+    let is_ink = |pixel: [u8; 3]| pixel.iter().all(|part| *part < 120);
+    let is_red = |[red, green, blue]: [u8; 3]| red > 200 && (140..=200).contains(&green) && green == blue;
+    let count = |picture: &Picture, is: &dyn Fn([u8; 3]) -> bool| picture.pixels().filter(|(_, of)| is(*of)).count();
+    assert!(count(&before, &is_ink) > 3_000, "the page is as good as blank");
+    assert_eq!(count(&before, &is_red), 0);
+    assert!(count(&after, &is_red) > 10_000, "the watermark is not seen");
+    let pairs = || before.pixels().zip(after.pixels());
+    let differs: Vec<_> =
+        pairs().filter(|(was, is)| was.1 != is.1).map(|(was, _)| along_the_watermark(was.0)).collect();
+    // Across the page, and nowhere else.
+    assert!(differs.iter().all(|(along, above)| (-5.0..500.0).contains(along) && (-30.0..100.0).contains(above)));
+    for part in (0..450).step_by(50).map(f64::from) {
+        assert!(differs.iter().any(|(along, _)| (part..part + 50.0).contains(along)), "nothing at {part}");
+    }
+    assert!(pairs().all(|(was, is)| !is_ink(was.1) || is_ink(is.1)), "the watermark hides what it lies under");
 }
 
 async fn a_pdf_that_cannot_be_drawn_anew_is_answered_as_it_was(database: TestDatabase) {
@@ -133,6 +171,7 @@ on_both_databases![
     a_result_makes_a_certificate_soon_after,
     a_certificate_expires_the_day_after_its_last,
     the_watermark_is_drawn_when_somebody_asks_for_it,
+    the_watermark_is_seen_and_what_it_lies_under_can_be_read,
     a_pdf_that_cannot_be_drawn_anew_is_answered_as_it_was,
     running_it_twice_expires_nothing_more,
     one_bad_certificate_never_stops_the_batch,

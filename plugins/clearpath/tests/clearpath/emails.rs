@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use punctual_clearpath::Clearpath;
 use punctual_sdk::Plugin;
 use punctual_testing::{Punctual, TestDatabase, logged, on_both_databases};
@@ -121,6 +122,39 @@ async fn day_30_goes_out_within_a_quarter_of_an_hour(database: TestDatabase) {
     assert_eq!(sent["providerMessageId"], "message-1");
 }
 
+async fn all_five_come_by_and_by_as_text_and_as_html(database: TestDatabase) {
+    let punctual = start(database).await;
+    let id = session(&punctual, json!({"name": "Ada & <Bob>", "clearpathOrderId": "CP-17"})).await;
+    let kinds = [
+        ("clearpath-day-30", "Day 30 of your radon test", "day 30"),
+        ("clearpath-day-60", "Day 60 of your radon test", "day 60"),
+        ("clearpath-day-80", "Your radon test is almost complete", "day 80"),
+        ("clearpath-day-88", "Time to mail your detector", "day 88"),
+        ("clearpath-results-prompt", "Your radon test should be complete", "complete"),
+    ];
+    let planned = emails(&punctual, &id).await;
+    assert_eq!(planned.len(), kinds.len());
+    for (n, (email, (slug, subject, says))) in planned.iter().zip(kinds).enumerate() {
+        let due_at: DateTime<Utc> = email["scheduledAt"].as_str().unwrap().parse().unwrap();
+        punctual.oversleep((due_at - punctual.now() - TimeDelta::seconds(1)).to_std().unwrap()).await;
+        assert_eq!(punctual.messages().await.len(), n, "{slug} comes too early");
+        punctual.advance(MINUTE * 15).await;
+        let message = punctual.messages().await.remove(n);
+        assert_eq!(
+            (message.template_slug.as_deref(), message.subject.as_str(), message.recipient.as_str()),
+            (Some(slug), subject, "ada@example.com")
+        );
+        let html = message.html.unwrap();
+        for (said, name) in [(&message.text, "Ada & <Bob>"), (&html, "Ada &amp; &lt;Bob&gt;")] {
+            assert!([name, says, "CP-17"].iter().all(|part| said.contains(part)), "{slug}: {said}");
+        }
+    }
+    assert_eq!(
+        statuses(&punctual, &id).await,
+        ["day_30: sent", "day_60: sent", "day_80: sent", "day_88: sent", "results_prompt: sent"]
+    );
+}
+
 async fn an_email_is_not_sent_before_it_is_due(database: TestDatabase) {
     let punctual = start(database).await;
     session(&punctual, json!({"activatedAt": "2026-10-17T18:00:01Z"})).await;
@@ -231,7 +265,7 @@ async fn the_third_failure_abandons_it(database: TestDatabase) {
 
 /// What somebody is told who looks for e-mails that are stuck, so long from now.
 async fn trouble(punctual: &Punctual, after: Duration) -> Option<String> {
-    let [(_, check)] = Clearpath.health_checks().try_into().ok().unwrap();
+    let [(_, check)] = Clearpath::default().health_checks().try_into().ok().unwrap();
     let trouble = check.look(punctual.context(), punctual.now() + after).await.unwrap();
     trouble.map(|trouble| trouble.subject)
 }
@@ -338,6 +372,7 @@ on_both_databases![
     a_session_that_is_begun_with_any_status_has_its_dates_and_emails,
     emails_that_wait_follow_the_dates_of_their_session,
     day_30_goes_out_within_a_quarter_of_an_hour,
+    all_five_come_by_and_by_as_text_and_as_html,
     an_email_is_not_sent_before_it_is_due,
     emails_go_out_in_order_and_fifty_at_a_time,
     emails_of_a_cancelled_session_are_cancelled,

@@ -5,6 +5,7 @@ mod cnrpp;
 mod emails;
 mod lab;
 mod lab_server;
+mod picture;
 mod schedules;
 mod sessions;
 
@@ -20,7 +21,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const NOW: &str = "2026-11-16T18:00:00Z";
 
 pub(crate) fn at_work(database: TestDatabase) -> Setup {
-    setup(Clearpath).database(database).at(NOW)
+    setup(Clearpath::default()).database(database).at(NOW)
 }
 
 pub(crate) async fn start(database: TestDatabase) -> Punctual {

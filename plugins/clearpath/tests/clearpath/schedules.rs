@@ -5,6 +5,9 @@ use serde_json::json;
 
 use crate::{at_work, execute, run, session, start, try_to_run};
 
+/// The jobs of the night.
+const NIGHT: [&str; 3] = ["sessionExpiry", "certificateExpiry", "cnrppAlert"];
+
 async fn five_schedules_fire_in_alberta(database: TestDatabase) {
     let punctual = at_work(database).at("2026-11-15T12:00:00Z").start().await;
     for (name, next) in [
@@ -23,9 +26,20 @@ async fn five_schedules_fire_in_alberta(database: TestDatabase) {
 }
 
 async fn in_january_the_night_jobs_fire_at_nine_utc(database: TestDatabase) {
-    let punctual = at_work(database).at("2026-01-15T12:00:00Z").start().await;
-    for name in ["sessionExpiry", "certificateExpiry", "cnrppAlert"] {
-        assert_eq!(punctual.schedule(name).await.next_fire_at, Some("2026-01-16T09:00:00Z".parse().unwrap()), "{name}");
+    let nine = "2026-01-16T09:00:00Z".parse().unwrap();
+    let punctual = at_work(database).at("2026-01-16T07:59:00Z").start().await;
+    for name in NIGHT {
+        assert_eq!(punctual.schedule(name).await.next_fire_at, Some(nine), "{name}");
+    }
+    // Not at 08:00, as in November.
+    punctual.advance(crate::MINUTE * 60).await;
+    for job in NIGHT {
+        assert!(punctual.tasks(&format!("clearpath.{job}")).await.is_empty(), "{job}");
+    }
+    punctual.advance(crate::MINUTE * 2).await;
+    for job in NIGHT {
+        let [task] = punctual.tasks(&format!("clearpath.{job}")).await.try_into().unwrap();
+        assert_eq!((task.status, task.run_at), (TaskStatus::Completed, nine), "{job}");
     }
 }
 

@@ -83,6 +83,29 @@ async fn what_was_sent_is_logged_and_marked(database: TestDatabase) {
     assert_eq!(EVENT.automatic(&punctual, &id, "start").await.unwrap()["lastSentAt"], ONE);
 }
 
+async fn tasks_of_other_topics_are_not_listened_to(database: TestDatabase) {
+    let punctual = start(database).await;
+    let (id, rule) = soon(&punctual).await;
+    // As if the task of the rule had never come.
+    punctual.fail_messages(Some("the mail server is down"));
+    punctual.advance(HOUR * 2).await;
+    punctual.fail_messages(None);
+    let of_rule = json!({"notificationRuleId": rule["id"]});
+    let lines = || punctual_testing::logs().into_iter().filter(|line| line["notificationRuleId"] == rule["id"]).count();
+    let before = lines();
+    let payload = payload(EVENT, &id, &rule["id"]);
+    for topic in ["operations", "operation.event.start", "operationsx.event.start", "other.operations.event.start"] {
+        let task = NewTask::new(topic).payload(&payload);
+        let task = punctual.context().database().enqueue(task).await.unwrap();
+        assert_eq!(punctual.task(task).await.status, TaskStatus::Completed, "{topic}");
+    }
+    assert_eq!((punctual.messages().await, lines()), (vec![], before));
+    // The same under a topic of ours.
+    assert_eq!(punctual.run("operations.event.start", payload).await.status, TaskStatus::Completed);
+    assert_eq!(punctual.messages().await.len(), 2);
+    assert_eq!(logged("notifications.operations.sent", of_rule).len(), 1);
+}
+
 async fn invalid_payload_is_skipped_with_a_warning(database: TestDatabase) {
     let punctual = start(database).await;
     for bad in [
@@ -199,6 +222,24 @@ async fn a_failure_is_logged_and_tried_again(database: TestDatabase) {
     assert!(has_completed(&EVENT.tasks(&punctual, "start").await));
 }
 
+async fn what_is_stored_and_makes_no_sense_is_logged_as_such(database: TestDatabase) {
+    let punctual = start(database).await;
+    let (_, rule) = soon(&punctual).await;
+    let channels = async |channels: &str| {
+        let set = format!("UPDATE operations_notification_rules SET channels = '{channels}'");
+        punctual.execute(set.clone(), set).await;
+    };
+    channels("nonsense").await;
+    punctual.advance(HOUR).await;
+    let [failed] =
+        logged("notifications.operations.failed", json!({"notificationRuleId": rule["id"]})).try_into().unwrap();
+    assert_eq!((&failed["level"], &failed["errorName"]), (&json!("ERROR"), &json!("DataError")));
+    // Once it is mended, it tells.
+    channels("[\"email\"]").await;
+    punctual.advance(MINUTE).await;
+    assert_eq!(told(&punctual.messages().await), [("email", "ada@example.com"), ("email", "bob@example.com")]);
+}
+
 async fn after_five_attempts_it_has_failed(database: TestDatabase) {
     let punctual = start(database).await;
     soon(&punctual).await;
@@ -269,7 +310,14 @@ async fn what_is_out_and_could_not_be_noted_is_not_sent_again(database: TestData
         .await;
     punctual.advance(HOUR).await;
     assert_eq!(punctual.messages().await.len(), 2);
-    assert_eq!(EVENT.tasks(&punctual, "start").await[0].status, TaskStatus::Pending);
+    let [task] = EVENT.tasks(&punctual, "start").await.try_into().unwrap();
+    assert_eq!(task.status, TaskStatus::Pending);
+    let of_rule = || json!({"notificationRuleId": rule["id"]});
+    let [failed] = logged("notifications.operations.failed", of_rule()).try_into().unwrap();
+    assert_eq!((&failed["level"], &failed["errorName"]), (&json!("ERROR"), &json!("DatabaseError")));
+    assert!(failed["errorMessage"].as_str().unwrap().contains("not now"), "{failed}");
+    assert_eq!(punctual.task(task.id).await.error.as_deref(), failed["errorMessage"].as_str());
+    assert!(logged("notifications.operations.sent", of_rule()).is_empty());
     punctual.execute("DROP TRIGGER unmarked", "DROP TRIGGER unmarked ON operations_notification_rules").await;
     // Somebody came in between: they are told, the others are not told again.
     let more = json!([{"name": "Bob", "email": "bob@example.com"}, {"name": "Eve", "email": "eve@example.com"}]);
@@ -277,7 +325,7 @@ async fn what_is_out_and_could_not_be_noted_is_not_sent_again(database: TestData
     punctual.advance(MINUTE).await;
     let messages = punctual.messages().await;
     assert_eq!(told(&messages)[2..], [("email", "eve@example.com")]);
-    let sent = logged("notifications.operations.sent", json!({"notificationRuleId": rule["id"]}));
+    let sent = logged("notifications.operations.sent", of_rule());
     assert_eq!((sent.len(), &sent[0]["recipientCount"]), (1, &json!(3)));
 }
 
@@ -309,6 +357,7 @@ on_both_databases![
     people_are_told_when_it_starts_and_when_it_ends,
     a_message_says_what_and_when,
     what_was_sent_is_logged_and_marked,
+    tasks_of_other_topics_are_not_listened_to,
     invalid_payload_is_skipped_with_a_warning,
     rule_missing_is_skipped_with_a_warning,
     rule_canceled_is_skipped_gracefully,
@@ -319,6 +368,7 @@ on_both_databases![
     each_address_is_told_once_however_it_is_written,
     who_is_told_is_decided_when_it_is_due,
     a_failure_is_logged_and_tried_again,
+    what_is_stored_and_makes_no_sense_is_logged_as_such,
     after_five_attempts_it_has_failed,
     a_task_that_failed_and_is_retried_tells_what_it_could_not,
     a_task_of_a_date_that_no_longer_holds_is_skipped,

@@ -123,7 +123,7 @@ impl Work {
             return Ok(queues.remove(&stray.queue, &stray.job_id).await?);
         }
         let Some(TaskWithAttempts { task, .. }) = store.task(stray.task_id).await? else { return Ok(Removed::Over) };
-        let execution = store.execution_of(&task).await?;
+        let execution = store.execution_of(task.id, task.fire).await?;
         remove_jobs_of(queues, &stray.queue, &task, execution).await
     }
 }

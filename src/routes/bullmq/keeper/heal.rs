@@ -155,7 +155,7 @@ impl Work {
             if task.status != TaskStatus::Running || task.epoch != hand_over.epoch {
                 continue;
             }
-            let execution = store.execution_of(&task).await?;
+            let execution = store.execution_of(task.id, task.fire).await?;
             let job = Job::of_task(&task, execution);
             let job = if job.id == hand_over.job_id { job } else { Job::of_its_own(&task, execution) };
             queues.hand_over(&hand_over.queue, &job).await?;

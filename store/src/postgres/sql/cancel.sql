@@ -1,6 +1,6 @@
--- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids, and
--- whether they ran; where a queue serves any topic, the topic of those that had begun, and the fire that a job of theirs would be
--- called after.
+-- Ends live tasks as cancelled; with $3, only those that do not run. A running attempt is noted. Answers their ids, whether
+-- they ran, their topics, and whether fires made them; where a queue serves any topic, whether they had begun; and the fire that a
+-- job of theirs would be called after.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), held AS MATERIALIZED (
@@ -31,8 +31,7 @@ WITH clock AS (
     FROM doomed, clock WHERE status = 'running'
 )
 SELECT
-    id, status = 'running',
-    CASE WHEN epoch > 0 AND EXISTS (
-        SELECT FROM punctual_topics WHERE definition::jsonb -> 'route' ->> 'type' = 'bullmq') THEN topic END,
+    id, status = 'running', topic, schedule_id IS NOT NULL,
+    epoch > 0 AND EXISTS (SELECT FROM punctual_topics WHERE definition::jsonb -> 'route' ->> 'type' = 'bullmq'),
     CASE WHEN retry_of IS NULL AND rescheduled_from IS NULL THEN schedule_id END, scheduled_at
 FROM doomed

@@ -1,4 +1,5 @@
--- Frees running tasks whose lease ran out: back to pending, or failed on the last loss allowed. Each loss is noted.
+-- Frees running tasks whose lease ran out: back to pending, or failed on the last loss allowed. Each loss is noted. Answers how
+-- many there were of each, and of the failed ones how many of each topic and origin.
 WITH clock AS (
     SELECT coalesce($1::timestamptz, statement_timestamp()) AS now
 ), lapsed AS MATERIALIZED (
@@ -34,4 +35,7 @@ WITH clock AS (
     SELECT id, epoch, attempt, lease_owner, started_at, clock.now, 'lost', CASE WHEN lost >= $2 THEN $4 END
     FROM lapsed, clock
 )
-SELECT (SELECT count(*) FROM freed), (SELECT count(*) FROM given_up)
+SELECT
+    (SELECT count(*) FROM freed), (SELECT count(*) FROM given_up),
+    (SELECT json_agg(json_build_array(topic, of_schedule, tasks) ORDER BY topic, of_schedule)::text
+     FROM (SELECT topic, schedule_id IS NOT NULL AS of_schedule, count(*) AS tasks FROM given_up GROUP BY 1, 2) AS g)

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide};
+use punctual_domain::fire::{DueSchedule, FireRules, Tick, decide, decide_before_deletion};
 use punctual_domain::id::{Epoch, NodeId, ScheduleId, TaskId};
 use punctual_domain::schedule::Schedule;
 use punctual_domain::store::{
@@ -98,9 +98,22 @@ impl NodeStore {
         self.store.update_schedule(schedule, None).await?.into_made()
     }
 
-    /// Deletes a schedule, whatever its version.
+    /// Deletes a schedule that is not due, whatever its version; whether there was one.
     pub(crate) async fn delete_schedule(&self, id: ScheduleId) -> Result<bool, StoreError> {
-        self.store.delete_schedule(id, None).await
+        Ok(self.store.delete_schedule(id, None).await?.is_some())
+    }
+
+    /// Deletes a schedule as those do who are asked to: what is due is decided first.
+    pub(crate) async fn delete_schedule_in_order(&self, id: ScheduleId) -> Result<bool, StoreError> {
+        loop {
+            match self.delete_schedule(id).await {
+                Err(StoreError::Moved) => {
+                    let decide = |due: &DueSchedule, now| Some(decide_before_deletion(due, now, &rules()).unwrap());
+                    self.tick_schedule(id, &decide).await?;
+                }
+                deleted => return deleted,
+            }
+        }
     }
 
     /// Triggers a schedule.
@@ -216,8 +229,11 @@ impl NodeStore {
 
 /// Decides by the real rules.
 pub(crate) fn by_the_rules(due: &DueSchedule, now: DateTime<Utc>) -> Option<Tick> {
-    let rules = FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) };
-    Some(decide(due, now, &rules).unwrap())
+    Some(decide(due, now, &rules()).unwrap())
+}
+
+fn rules() -> FireRules {
+    FireRules { zones: ZONES.clone(), misfire_threshold: TimeDelta::seconds(30) }
 }
 
 /// What a tick counted: schedules, fires that made a task, instants that were skipped, races that were lost.

@@ -1,5 +1,0 @@
--- How many of these ended tasks there are of each topic and origin.
-SELECT topic, schedule_id IS NOT NULL, count(*)
-FROM punctual_task_history
-WHERE id = ANY($1)
-GROUP BY 1, 2
