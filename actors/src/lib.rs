@@ -159,6 +159,8 @@ pub async fn start(deps: Deps) -> Result<Running, TreeError> {
         Deps { handlers: deps.handlers.clone().connected(&deps, Arc::new(move || found.get().cloned())), ..deps };
     let counter = Counter::default();
     let (store, node, lease) = (deps.store.clone(), deps.node, deps.settings.lease);
+    let warm = Arc::clone(&store);
+    tokio::spawn(async move { warm.warm_up().await });
     let handled = Handled::default();
     let root = Supervisor { counter: counter.clone() };
     let (supervisor, ended) =

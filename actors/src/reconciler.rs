@@ -35,6 +35,8 @@ const AUDIT_EVERY: TimeDelta = TimeDelta::minutes(1);
 /// How often it is looked whether there is something to alert somebody of; first that long after the start, when what
 /// waited while nobody was there has had its turn.
 const ALERT_EVERY: TimeDelta = TimeDelta::minutes(1);
+/// How long to wait after the first round at the most, which left what can wait to the next.
+const FIRST_SLEEP: Duration = Duration::from_secs(1);
 /// How long to wait for what has expired already and was not freed.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(50);
 /// How long to wait after the store was away: the Settler's turn comes first.
@@ -65,6 +67,9 @@ pub(crate) struct Reconciler {
 
 pub(crate) struct State {
     alarm: Alarm,
+    /// Whether a round has ended: the first leaves to the next what can wait, for whatever waited while nobody was there comes
+    /// first.
+    has_looked: bool,
     pruned_at: Option<DateTime<Utc>>,
     audited_at: Option<DateTime<Utc>>,
     alerted_at: DateTime<Utc>,
@@ -82,6 +87,7 @@ impl Actor for Reconciler {
         alerting::count_from_zero(&self.checks);
         Ok(State {
             alarm: Alarm::default(),
+            has_looked: false,
             pruned_at: None,
             audited_at: None,
             alerted_at: self.clock.now(),
@@ -144,7 +150,7 @@ impl Reconciler {
         if next.fire_at.is_some_and(|at| (next.now - at).to_std().is_ok_and(|late| late > MISSED_AFTER)) {
             watch::note_missed(&*self.store).await?;
         }
-        if state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
+        if state.has_looked && state.audited_at.is_none_or(|at| self.clock.now() - at >= AUDIT_EVERY) {
             watch::audit(&*self.store).await?;
             state.audited_at = Some(self.clock.now());
         }
@@ -153,12 +159,14 @@ impl Reconciler {
             self.look(state, next.now, myself);
             state.alerted_at = self.clock.now();
         }
-        if state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
+        if state.has_looked && state.pruned_at.is_none_or(|at| self.clock.now() - at >= PRUNE_EVERY) {
             self.prune().await?;
             state.pruned_at = Some(self.clock.now());
         }
+        let longest = if state.has_looked { self.settings.reconcile_interval } else { FIRST_SLEEP };
+        state.has_looked = true;
         // From when it looked: a lease that was made during the rest of the round is found no later for it.
-        let latest = looked_at + self.settings.reconcile_interval.min(self.settings.lease);
+        let latest = looked_at + longest.min(self.settings.reconcile_interval).min(self.settings.lease);
         // The store's clock says how long it is until then.
         Ok(next.expiry_at.map_or(latest, |expiry_at| looked_at + (expiry_at - next.now)).min(latest))
     }

@@ -2,9 +2,10 @@
 //!
 //! Owns the outcomes that are not yet written. A new outcome is written at once if nothing is being written; what
 //! arrives meanwhile goes out together in the next batch, so that batches grow with the load and nobody waits for one
-//! to fill. When too many wait, the Claimer is told to claim no more until they are written. While the store is away it keeps what it has and tries again. An outcome that cannot be written at all is found
-//! by halving the batch, and dropped: its task is left to its lease. What the store refuses because the lease was lost is
-//! counted and dropped.
+//! to fill. While a whole batch waits, a second write is handed to the store, which begins it when it can. When too many
+//! wait, the Claimer is told to claim no more until they are written. While the store is away it keeps what it has and tries
+//! again. An outcome that cannot be written at all is found by halving the batch, and dropped: its task is left to its lease.
+//! What the store refuses because the lease was lost is counted and dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::wake::Alarm;
 
 /// The most outcomes in one write.
 const BATCH: usize = 2_000;
+/// How many writes may be under way: the store decides whether a second one is of use before the first has ended.
+const WRITES: usize = 2;
 /// The first and the longest wait before a failed write is tried again. Shorter than the Reconciler's: when the store is
 /// back, outcomes that are known come before leases that ran out meanwhile.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -68,7 +71,8 @@ pub(crate) struct State {
     waiting: Vec<Ended>,
     /// How many outcomes the next write takes.
     batch: usize,
-    writing: bool,
+    /// How many writes are under way.
+    writing: usize,
     /// The Claimer was told to wait.
     is_behind: bool,
     wait: Duration,
@@ -88,7 +92,7 @@ impl Actor for Settler {
         Ok(State {
             waiting: Vec::new(),
             batch: BATCH,
-            writing: false,
+            writing: 0,
             is_behind: false,
             wait: FIRST_WAIT,
             backing_off: false,
@@ -119,7 +123,7 @@ impl Actor for Settler {
             SettlerMessage::Drain(reply) => state.drained = Some(reply),
         }
         state.backlog.set(state.waiting.len() as f64);
-        if !state.writing
+        if state.writing == 0
             && state.waiting.is_empty()
             && let Some(reply) = state.drained.take()
         {
@@ -131,12 +135,16 @@ impl Actor for Settler {
 }
 
 impl Settler {
-    /// Writes what is waiting, unless a write is under way: a second one beside it was measured to be slower.
+    /// Writes what is waiting, unless a write is under way that more may still gather behind. While a batch is halved to find
+    /// what is wrong with it, nothing else is written.
     fn flush(&self, myself: &ActorRef<SettlerMessage>, state: &mut State) {
-        if state.writing || state.waiting.is_empty() || state.backing_off {
-            return;
+        while !state.backing_off && may_write(state) {
+            self.write(myself, state);
         }
-        state.writing = true;
+    }
+
+    fn write(&self, myself: &ActorRef<SettlerMessage>, state: &mut State) {
+        state.writing += 1;
         let rest = state.waiting.split_off(state.waiting.len().min(state.batch));
         let batch = std::mem::replace(&mut state.waiting, rest);
         let (store, myself) = (self.store.clone(), myself.clone());
@@ -158,13 +166,16 @@ impl Settler {
         mut batch: Vec<Ended>,
         answers: Result<Vec<Settled>, StoreError>,
     ) {
-        state.writing = false;
+        state.writing -= 1;
         match answers {
             Ok(answers) => {
                 self.happened.notify_one();
                 self.tell_if_caught_up(state);
                 state.wait = FIRST_WAIT;
-                state.batch = (state.batch * 2).min(BATCH);
+                // A large one that began before another had to be halved tells nothing of that.
+                if batch.len() <= state.batch {
+                    state.batch = (state.batch * 2).min(BATCH);
+                }
                 if batch.iter().any(|ended| ended.unblocks) {
                     // A Supervisor that is gone takes us along.
                     let _ = self.supervisor.cast(SupervisorMessage::TasksWritten);
@@ -219,5 +230,13 @@ impl Settler {
             // A Supervisor that is gone takes us along.
             let _ = self.supervisor.cast(SupervisorMessage::SettlerCaughtUp);
         }
+    }
+}
+
+/// Whether a write can begin: the only one, or one more for a whole batch while nothing is wrong.
+fn may_write(state: &State) -> bool {
+    match state.writing {
+        0 => !state.waiting.is_empty(),
+        writing => writing < WRITES && state.batch == BATCH && state.waiting.len() >= BATCH,
     }
 }

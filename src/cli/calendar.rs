@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use chrono::NaiveDate;
 use serde_json::{Value, json};
 
 use super::named;
@@ -42,7 +43,7 @@ enum CalendarCommand {
         #[arg(value_parser = calendar)]
         name: String,
         /// A single day, such as 2026-12-25; may be repeated
-        #[arg(long = "date", value_name = "DAY")]
+        #[arg(long = "date", value_name = "DAY", value_parser = day)]
         dates: Vec<String>,
         /// A day of every week, mon … sun; may be repeated
         #[arg(long = "weekday", value_name = "DAY")]
@@ -99,6 +100,11 @@ impl CalendarArgs {
 
 fn calendar(text: &str) -> Result<String, String> {
     named(text, "give the name of a calendar; `punctual calendar list` shows those there are")
+}
+
+fn day(text: &str) -> Result<String, String> {
+    let is_day = text.len() == 10 && NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok();
+    is_day.then(|| text.to_owned()).ok_or_else(|| "give a day such as 2026-12-25".to_owned())
 }
 
 fn show(text: &str, calendar: &Value, json: bool) -> Result<()> {

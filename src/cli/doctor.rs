@@ -154,11 +154,8 @@ async fn open_database(url: &Secret) -> Vec<Check> {
         Ok(store) => store,
         Err(ConnectError::InUse(_)) => {
             let found = "not checked: the file is in use by a punctual that runs, which checked this when it started";
-            return vec![Check::note(
-                "durability",
-                found,
-                "nothing to do; with that one stopped it is checked here too",
-            )];
+            let advice = "nothing to do; with that one stopped it is checked here too";
+            return ["durability", "clock"].map(|name| Check::note(name, found, advice)).into();
         }
         Err(error) => return vec![Check::failed("durability", error.to_string(), "see to the reason given")],
     };

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use anyhow::Result;
 use chrono::{DateTime, TimeDelta, Utc};
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement};
 use punctual_domain::time::ZoneDatabase;
 use serde_json::Value;
 
@@ -33,8 +33,12 @@ impl Table {
             false => ContentArrangement::Disabled,
         };
         table.load_style(NOTHING).set_content_arrangement(arrangement).set_header(heading);
-        for column in table.column_iter_mut() {
+        for (column, name) in table.column_iter_mut().zip(heading) {
             column.set_padding((0, 2));
+            if name == "ID" {
+                // It is there to be copied.
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
         Self { table, is_empty: true }
     }

@@ -150,9 +150,9 @@ struct PauseArgs {
     /// When it resumes by itself: '2026-12-01 06:00' (read in --tz), +2h
     #[arg(long, value_name = "T")]
     until: Option<String>,
-    /// The zone that --until is read in
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
-    tz: String,
+    /// The zone that --until is read in, if not the schedule's own
+    #[arg(long, value_name = "ZONE")]
+    tz: Option<String>,
     #[command(flatten)]
     common: CommonArgs,
 }
@@ -262,7 +262,13 @@ impl ScheduleArgs {
                 let id = client.schedule_id(&args.schedule).await?;
                 let mut body = Map::new();
                 body.extend(args.note.map(|note| ("note".to_owned(), note.into())));
-                body.extend(read_instant(&args.until, &args.tz)?.map(|until| ("until".to_owned(), until.into())));
+                if args.until.is_some() {
+                    let zone = match args.tz {
+                        Some(zone) => zone,
+                        None => field(&client.get(&["schedules", &id], &[]).await?.json()?["timezone"]),
+                    };
+                    body.extend(read_instant(&args.until, &zone)?.map(|until| ("until".to_owned(), until.into())));
+                }
                 show(&client.post(&["schedules", &id, "pause"], body.into()).await?, &args.common)?;
             }
             ScheduleCommand::Resume(args) => {

@@ -286,6 +286,10 @@ impl ManyArgs {
         let client = self.common.client.connect()?;
         if let Some(id) = &self.id {
             let answer = client.post(&["tasks", id, what], json!({})).await?;
+            let status = field(&answer.json()?["status"]);
+            if what == "cancel" && status != "cancelled" {
+                eprintln!("nothing was cancelled: it had ended already ({status})");
+            }
             return show(&answer, self.common.json);
         }
         let pairs = self.filter.pairs(&client).await?;
@@ -329,13 +333,17 @@ impl DueArgs {
     fn write(&self, body: &mut Map<String, Value>) -> Result<()> {
         let zone = self.tz.as_deref();
         if let Some(at) = &self.at {
+            let zones = when::zones()?;
+            if let Some(zone) = zone {
+                zones.zone(zone).context("--tz cannot be used")?;
+            }
+            let read = when::instant(at, zone.unwrap_or("UTC"), &zones, SystemClock::new().now())
+                .context("--at cannot be used")?;
             let has_offset = chrono::DateTime::parse_from_rfc3339(&at.replacen(' ', "T", 1)).is_ok();
             if zone.is_none() && !has_offset && !at.starts_with('+') && at != "now" {
                 bail!("--at {at:?} has no offset: say which zone it is meant in, such as --tz America/New_York");
             }
-            let at = when::instant(at, zone.unwrap_or("UTC"), &when::zones()?, SystemClock::new().now())
-                .context("--at cannot be used")?;
-            body.insert("runAt".into(), when::written(at).into());
+            body.insert("runAt".into(), when::written(read).into());
             body.insert("timezone".into(), zone.unwrap_or("UTC").into());
         } else if let Some(zone) = zone {
             body.insert("timezone".into(), zone.into());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, Refused};
@@ -58,8 +58,8 @@ struct PutArgs {
     /// The topic, or a prefix such as 'mail.*'
     #[arg(value_parser = topic)]
     name: String,
-    /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME; event (only announced) if nothing
-    /// is said, also where it was another
+    /// What serves it; for a webhook say --webhook URL, for a BullMQ queue --queue NAME; a new topic is an event (only
+    /// announced) if nothing is said
     #[arg(long, value_name = "TYPE", value_parser = ["handler", "pull", "event"], conflicts_with_all = ["webhook", "queue"])]
     route: Option<String>,
     /// Serve it by a webhook to this address
@@ -130,16 +130,15 @@ impl PutArgs {
     async fn run(self) -> Result<()> {
         let body = self.body()?;
         let client = self.common.client.connect()?;
-        let before = match body.get("route") {
-            Some(_) => None,
-            None => Some(route_of(&client, &self.name).await?),
-        };
+        let says_route = body.get("route").is_some();
+        let before = if says_route { None } else { route_of(&client, &self.name).await? };
+        if let Some(before) = &before {
+            lose_none(&self.name, before)?;
+        }
         let answer = client.put(&["topics", &self.name], body).await?;
         show(&answer, self.common.json)?;
-        if let Some(before) = before
-            && let Some(remark) = remark(before.as_deref(), &field(&answer.json()?["route"]["type"]))
-        {
-            eprintln!("warning: {remark}");
+        if !says_route && before.is_none() && answer.json()?["route"]["type"] == "event" {
+            eprintln!("warning: {UNSERVED}");
         }
         Ok(())
     }
@@ -187,28 +186,23 @@ async fn route_of(client: &Client, name: &str) -> Result<Option<String>> {
     }
 }
 
-/// What somebody should know who wrote a definition and did not say its route.
-fn remark(before: Option<&str>, now: &str) -> Option<String> {
-    match (before, now) {
-        (Some(before), now) if before == now => None,
-        (Some(before), "event") => {
-            let flag = match before {
-                "webhook" => "--webhook URL --secret S".to_owned(),
-                "bullmq" => "--queue NAME".to_owned(),
-                other => format!("--route {other}"),
-            };
-            Some(format!(
-                "its route was {before} and is now event: nobody runs its tasks, they are only announced when they are due, \
-                 and completed; `{flag}` keeps it"
-            ))
-        }
-        (None, "event") => Some(
-            "nobody runs its tasks, they are only announced when they are due, and completed; to have them run, say --route \
-             pull, --webhook URL or --queue NAME (--route event says that this is meant)"
-                .to_owned(),
-        ),
-        _ => None,
-    }
+/// What somebody should know who did not say who is to run the tasks.
+const UNSERVED: &str = "nobody runs its tasks, they are only announced when they are due, and completed; to have them run, say \
+                        --route pull, --webhook URL or --queue NAME (--route event says that this is meant)";
+
+/// Refuses to replace a route by none: its tasks would complete without anybody having run them, and the secrets of a webhook
+/// would be gone. A handler stays by itself.
+fn lose_none(name: &str, before: &str) -> Result<()> {
+    let flag = match before {
+        "event" | "handler" => return Ok(()),
+        "webhook" => "--webhook URL --secret S".to_owned(),
+        "bullmq" => "--queue NAME".to_owned(),
+        other => format!("--route {other}"),
+    };
+    bail!(
+        "nothing was changed: {name} has the route {before}, and what is not said is replaced by its default; `{flag}` keeps it, \
+         `--route event` gives it up: nobody would run its tasks"
+    );
 }
 
 async fn list(common: &CommonArgs) -> Result<()> {
@@ -258,18 +252,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_that_is_lost_is_told_with_the_way_to_keep_it() {
-        for (before, now, part) in [
-            (Some("pull"), "event", "was pull and is now event"),
-            (Some("pull"), "event", "`--route pull` keeps it"),
-            (Some("webhook"), "event", "`--webhook URL --secret S` keeps it"),
-            (Some("bullmq"), "event", "`--queue NAME` keeps it"),
-            (None, "event", "only announced"),
+    fn a_route_is_given_up_only_by_saying_so() {
+        for (before, part) in [
+            ("pull", "`--route pull` keeps it"),
+            ("webhook", "`--webhook URL --secret S` keeps it"),
+            ("bullmq", "`--queue NAME` keeps it"),
         ] {
-            assert!(remark(before, now).unwrap().contains(part), "{before:?}");
+            let refusal = lose_none("resize", before).unwrap_err().to_string();
+            assert!(refusal.contains(part) && refusal.contains(&format!("the route {before}")), "{refusal}");
         }
         for same in ["event", "handler"] {
-            assert_eq!(remark(Some(same), same), None);
+            assert!(lose_none("resize", same).is_ok());
         }
     }
 }

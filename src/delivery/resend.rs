@@ -77,9 +77,9 @@ impl Transport for Resend {
             .json(&mail)
             .send()
             .await
-            .map_err(|error| DeliveryError::later(reasons(&error)))?;
+            .map_err(unanswered)?;
         let (status, after) = (answer.status(), retry_after(answer.headers(), self.clock.now()));
-        let text = answer.text().await.map_err(|error| DeliveryError::later(reasons(&error)))?;
+        let text = answer.text().await.map_err(unanswered)?;
         if status.is_success() {
             return match serde_json::from_str(&text) {
                 Ok(Took { id }) => Ok(id),
@@ -89,6 +89,11 @@ impl Transport for Resend {
         let error = format!("Resend answered {status}: {}", text.chars().take(SHOWN).collect::<String>());
         Err(if is_for_good(status) { DeliveryError::Never { error } } else { DeliveryError::Later { error, after } })
     }
+}
+
+/// No answer, or half of one. The address may have a password in it.
+fn unanswered(error: reqwest::Error) -> DeliveryError {
+    DeliveryError::later(reasons(&error.without_url()))
 }
 
 /// Whether the e-mail itself was refused. A key that is refused, a limit, and a repeat that met the first try under way may

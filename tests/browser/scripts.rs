@@ -364,7 +364,7 @@ async fn nothing_runs_that_somebody_types() {
     let Some(browser) = Browser::open(&server.url).await else { return };
     browser.go("/schedules/new").await;
     for text in PAYLOADS {
-        // All of it comes back with the preview, which alone is taken from that.
+        // A preview that is marked is the one before.
         let type_in = "document.querySelector('#preview').dataset.old = '';
             for (const field of ['name', 'topic', 'description', 'cronExpression', 'timezone', 'payload', 'startAt']) {
                 const typed = document.querySelector('[name=' + field + ']');

@@ -112,11 +112,9 @@ async fn topics_are_written_listed_and_paused() {
     let numbers = (&put["timeoutSeconds"], &put["ratePerSecond"], &put["retentionDays"]);
     assert_eq!(numbers, (&30.into(), &2.5.into(), &7.into()));
     desk.ok(&["topic", "put", "resize", "--route", "pull", "--concurrency", "10"]);
-    let (code, _, error) = desk.run(&["topic", "put", "resize", "--concurrency", "20"]);
-    assert!(
-        code == Some(0) && error.contains("was pull and is now event") && error.contains("`--route pull`"),
-        "{error}"
-    );
+    let error = desk.refused(&["topic", "put", "resize", "--concurrency", "20"]);
+    assert!(error.contains("resize has the route pull") && error.contains("`--route pull` keeps it"), "{error}");
+    assert!(desk.ok(&["topic", "show", "resize"]).contains("pull"));
     let (code, _, error) = desk.run(&["topic", "put", "announced"]);
     assert!(code == Some(0) && error.contains("only announced"), "{error}");
     desk.ok(&["topic", "put", "announced", "--concurrency", "20"]);
@@ -423,6 +421,7 @@ fn whoever_names_nothing_is_told_what_to_name() {
         (&["topic", "pause", ""], "give a topic, or a prefix"),
         (&["calendar", "show", ""], "give the name of a calendar"),
         (&["calendar", "put", "", "--weekday", "sat"], "give the name of a calendar"),
+        (&["calendar", "put", "holidays", "--date", "2026-2-3"], "give a day such as 2026-12-25"),
         (&["calendar", "delete", ""], "give the name of a calendar"),
     ] {
         let (code, out, error) = run(punctual(folder.path()).args(arguments));

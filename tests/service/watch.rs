@@ -44,9 +44,7 @@ async fn an_instant_that_nobody_fires_is_counted_logged_and_told(database: Datab
     store.close().await.unwrap();
     // A SQLite file serves one at a time.
     drop(store);
-    let mut server = Server::start_with(&database, |command| {
-        command.envs([("PUNCTUAL_MISFIRE_THRESHOLD_SECONDS", "1"), ("PUNCTUAL_RECONCILE_SECONDS", "1")])
-    });
+    let mut server = Server::start_with(&database, |command| command.env("PUNCTUAL_RECONCILE_SECONDS", "1"));
     let events = server.request(Method::GET, "/api/v1/events?type=schedule.missed");
     let mut stream = Stream::open(events).await;
     let made = make(&server, EVERY_SECOND).await;

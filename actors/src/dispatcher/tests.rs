@@ -65,10 +65,10 @@ struct Scene {
 }
 
 impl Scene {
-    /// The store is gone: nobody extends a lease.
+    /// The store answers nothing in time: nobody extends a lease.
     async fn set(handler: impl Handler + 'static, rate_per_second: Option<f64>) -> Self {
-        let store = punctual_store::connect("sqlite::memory:", Options::default()).await.unwrap();
-        store.close().await.unwrap();
+        let options = Options { deadline: Duration::ZERO, ..Options::default() };
+        let store = punctual_store::connect("sqlite::memory:", options).await.unwrap();
         tokio::time::pause();
         let clock = FakeClock::at_text("2026-11-16T12:00:00Z");
         let clock = Arc::new(Failing { clock, fails: AtomicBool::new(false) });

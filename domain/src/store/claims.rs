@@ -11,6 +11,10 @@ use crate::topic::Topic;
 /// Claiming due tasks, and everything that needs their lease.
 #[async_trait]
 pub trait Claims: Send + Sync {
+    /// Gets ready for claims and settles that are to come, so that the first ones need not wait for it. Nothing but speed
+    /// depends on it, and what fails of it is met by them.
+    async fn warm_up(&self) {}
+
     /// Claims due tasks for a node: per topic at most the slots wanted, in the order of priority (largest first),
     /// `run_at`, id.
     ///

@@ -49,6 +49,7 @@ pub fn why_schedule(facts: &ScheduleFacts<'_>) -> Vec<Reason> {
         match schedule.next_fire_at {
             None => reasons.push(done(schedule)),
             Some(at) if at > facts.now => {
+                reasons.extend(paused_nodes(facts.nodes));
                 let message = format!("its next instant is {}", from_now(at, facts.now));
                 reasons.push(Reason::new(Cause::NotDue, message));
             }
@@ -175,8 +176,8 @@ fn done(schedule: &Schedule) -> Reason {
 
 fn overdue(at: DateTime<Utc>, facts: &ScheduleFacts<'_>) -> Vec<Reason> {
     let now = facts.now;
-    if now - at <= facts.misfire_threshold && !facts.nodes.is_empty() && !facts.nodes.iter().all(|node| node.is_paused)
-    {
+    let paused_nodes = paused_nodes(facts.nodes);
+    if now - at <= facts.misfire_threshold && !facts.nodes.is_empty() && paused_nodes.is_none() {
         let message = format!("its instant {} is being decided", from_now(at, now));
         return vec![Reason::new(Cause::Due, message)];
     }
@@ -190,14 +191,19 @@ fn overdue(at: DateTime<Utc>, facts: &ScheduleFacts<'_>) -> Vec<Reason> {
     let leader = facts.leadership.filter(|leadership| leadership.expires_at > now);
     if facts.nodes.is_empty() {
         reasons.push(Reason::new(Cause::NoNode, "no node was heard of lately: start one by `punctual serve`"));
-    } else if facts.nodes.iter().all(|node| node.is_paused) {
-        let message = "every node is paused; resume one by `punctual resume`";
-        reasons.push(Reason::new(Cause::NodePaused, message));
+    } else if let Some(reason) = paused_nodes {
+        reasons.push(reason);
     } else if facts.needs_leader && leader.is_none() {
         let message = "no node leads as far as the database knows (a lease in Redis is not seen here); `punctual doctor` and the log say more";
         reasons.push(Reason::new(Cause::NoLeader, message));
     }
     reasons
+}
+
+/// That nobody decides anything, if every node is paused.
+fn paused_nodes(nodes: &[NodeFacts]) -> Option<Reason> {
+    let is_so = !nodes.is_empty() && nodes.iter().all(|node| node.is_paused);
+    is_so.then(|| Reason::new(Cause::NodePaused, "every node is paused; resume one by `punctual resume`"))
 }
 
 /// What became of the last instant.
@@ -312,6 +318,11 @@ mod tests {
                 "paused nodes",
                 facts(&overdue, std::slice::from_ref(&paused_node)),
                 vec![Cause::Overdue, Cause::NodePaused],
+            ),
+            (
+                "paused nodes, and nothing due",
+                facts(&waits, std::slice::from_ref(&paused_node)),
+                vec![Cause::NodePaused, Cause::NotDue],
             ),
             ("no leader", led(None), vec![Cause::Overdue, Cause::NoLeader]),
             ("a leader of long ago", led(leads(-1)), vec![Cause::Overdue, Cause::NoLeader]),

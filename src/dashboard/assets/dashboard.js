@@ -141,7 +141,10 @@
         if (signal.aborted) return;
         const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("preview");
         if (fresh) { localise(fresh); document.getElementById("preview").replaceWith(fresh); tick(); }
-      } catch { /* it is shown again with the next change */ }
+      } catch {
+        // Not one that a later change has made pointless.
+        if (!signal.aborted) typing = setTimeout(preview, 1000);
+      }
     };
     form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(preview, 250); });
   }

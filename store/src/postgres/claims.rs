@@ -10,7 +10,9 @@ use punctual_domain::store::{ClaimRequest, Claims, Expired, Extension, Settled, 
 use punctual_domain::task::{LOST_TOO_OFTEN, NewTask, Task};
 use punctual_domain::topic::Topic;
 use sqlx::postgres::{PgConnection, PgRow};
+use tokio::sync::watch;
 
+use super::kept::Held;
 use super::pooler::{back_to_mark, mark};
 use super::{PostgresStore, broken, micros, rows, settle, violates};
 use crate::claimed::Holder;
@@ -22,6 +24,26 @@ const SERIAL_RACES: usize = 5;
 
 #[async_trait]
 impl Claims for PostgresStore {
+    async fn warm_up(&self) {
+        if self.connections.pooler.is_some() {
+            return;
+        }
+        let nothing = ClaimRequest {
+            node: NodeId::generate(),
+            lease: Duration::ZERO,
+            wants: vec![Want { topic: Topic::from_stored(""), slots: 0 }],
+            suspects: Suspects::Any,
+        };
+        let claim = async {
+            lend!(self.claiming, |connection| {
+                claim_topic(connection, &nothing, &nothing.wants[0], self.now()).await.map(drop)
+            })
+        };
+        let settle = async { lend!(self.settling, |connection| { settle::warm_up(connection, self.now()).await }) };
+        // Whoever claims or settles next meets the same error.
+        let _: (Result<(), StoreError>, Result<(), StoreError>) = tokio::join!(claim, settle);
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         let topics: Vec<_> = request.wants.iter().map(|want| want.topic.to_string()).collect();
         let slots: Vec<_> = request.wants.iter().map(|want| i32::try_from(want.slots).unwrap_or(i32::MAX)).collect();
@@ -29,6 +51,7 @@ impl Claims for PostgresStore {
             Suspects::Any => -1,
             Suspects::AtMost(most) => i32::try_from(most).unwrap_or(i32::MAX),
         };
+        let _under_way = UnderWay::of(&self.claims);
         // The rows are read after the connection was given back: the next claim waits for it.
         let (claimed, topic) = lend!(self.claiming, |connection| {
             if let [want] = &request.wants[..] {
@@ -97,7 +120,9 @@ impl Claims for PostgresStore {
     }
 
     async fn settle(&self, settlings: Vec<Settling>) -> Result<Vec<Settled>, StoreError> {
-        lend!(self.settling, |connection| { settle::settle(connection, &settlings, self.now()).await })
+        lend!(@ self, self.for_settling(), |connection| {
+            settle::settle(connection, &settlings, self.now()).await
+        })
     }
 
     async fn extend(&self, held: &[Extension], lease: Duration) -> Result<Vec<Option<DateTime<Utc>>>, StoreError> {
@@ -136,6 +161,45 @@ impl Claims for PostgresStore {
             let by_topic = columns.take::<Option<&str>>()?.map(ByTopic::from_text).transpose()?.unwrap_or_default();
             Ok(Expired { freed, failed, by_topic: by_topic.into() })
         })
+    }
+}
+
+impl PostgresStore {
+    /// The connection for a write of outcomes, once it is free; while nothing is claimed, perhaps a second one. Beside a claim
+    /// two writes are slower than one after the other; without one, a processor would have nothing to do.
+    async fn for_settling(&self) -> Result<Held<'_>, StoreError> {
+        let beside = async {
+            UnderWay::none(&self.claims).await;
+            self.settling_beside.place().await
+        };
+        let place = tokio::select! {
+            biased;
+            place = self.settling.place() => place,
+            place = beside => place,
+        };
+        Held::at(place, &self.connections).await
+    }
+}
+
+/// A claim under way, for as long as this lives.
+struct UnderWay<'s>(&'s watch::Sender<usize>);
+
+impl<'s> UnderWay<'s> {
+    fn of(claims: &'s watch::Sender<usize>) -> Self {
+        claims.send_modify(|claims| *claims += 1);
+        Self(claims)
+    }
+
+    /// Returns when none is.
+    async fn none(claims: &watch::Sender<usize>) {
+        // It is we who keep the sender.
+        let _ = claims.subscribe().wait_for(|claims| *claims == 0).await;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|claims| *claims -= 1);
     }
 }
 

@@ -5,6 +5,7 @@
 //! connection each, with plans that are made once and follow the indexes whatever the statistics say.
 
 use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
 
 use punctual_domain::store::StoreError;
 use sqlx::pool::PoolConnection;
@@ -24,6 +25,9 @@ pub(super) const PLANS: [(&str, &str); 5] = [
     ("enable_mergejoin", "off"),
 ];
 
+/// How long nobody may have used a connection before it is asked whether it is well: the server may have been restarted since.
+pub(super) const IDLE: Duration = Duration::from_millis(250);
+
 /// Where connections come from.
 #[derive(Clone)]
 pub(super) struct Connections {
@@ -34,14 +38,40 @@ pub(super) struct Connections {
 
 /// The place of a connection that is kept between statements; empty until it is first used, and after one failed.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<Option<PgConnection>>);
+pub(super) struct Kept(Mutex<Option<Resting>>);
+
+/// The place of a connection that nobody else has.
+pub(super) type Place<'s> = MutexGuard<'s, Option<Resting>>;
+
+/// A connection that nobody uses, and since when.
+pub(super) struct Resting {
+    connection: PgConnection,
+    since: Instant,
+}
+
+impl Resting {
+    fn of(connection: PgConnection) -> Self {
+        Self { connection, since: Instant::now() }
+    }
+
+    /// The connection, unless it died meanwhile.
+    async fn wake(mut self) -> Option<PgConnection> {
+        let is_well = self.since.elapsed() < IDLE || self.connection.ping().await.is_ok();
+        is_well.then_some(self.connection)
+    }
+}
 
 impl Kept {
+    /// The place, once whoever has the connection gives it back.
+    pub(super) async fn place(&self) -> Place<'_> {
+        self.0.lock().await
+    }
+
     /// Lets go of it in good order.
     pub(super) async fn close(&self) {
-        if let Some(connection) = self.0.lock().await.take() {
+        if let Some(resting) = self.0.lock().await.take() {
             // A failed farewell changes nothing: the connection is gone either way.
-            let _ = connection.close().await;
+            let _ = resting.connection.close().await;
         }
     }
 }
@@ -51,7 +81,7 @@ impl Kept {
 pub(super) struct Held<'s> {
     connection: Option<Lent>,
     /// Where it goes back to; none for one of the pool.
-    place: Option<MutexGuard<'s, Option<PgConnection>>>,
+    place: Option<Place<'s>>,
 }
 
 enum Lent {
@@ -73,8 +103,16 @@ impl<'s> Held<'s> {
 
     /// The one that is kept, once whoever has it gives it back: two claims at a time would only get in each other's way.
     pub(super) async fn kept(kept: &'s Kept, connections: &Connections) -> Result<Self, StoreError> {
-        let mut place = kept.0.lock().await;
-        let lent = match (place.take(), &connections.pooler) {
+        Self::at(kept.place().await, connections).await
+    }
+
+    /// The one of a place.
+    pub(super) async fn at(mut place: Place<'s>, connections: &Connections) -> Result<Self, StoreError> {
+        let rested = match place.take() {
+            Some(resting) => resting.wake().await,
+            None => None,
+        };
+        let lent = match (rested, &connections.pooler) {
             (Some(connection), _) => Lent::Kept(connection),
             (None, None) => Lent::Kept(open_kept(&connections.pool).await?),
             (None, Some(pooler)) => Lent::Transaction(pooler.begin_planned(&connections.pool).await?),
@@ -82,12 +120,12 @@ impl<'s> Held<'s> {
         Ok(Self { connection: Some(lent), place: Some(place) })
     }
 
-    /// Ends the loan in good order. One that is kept goes after any error: nobody asks it whether it is well. A
+    /// Ends the loan in good order. One that is kept goes after any error: nobody asks it right away whether it is well. A
     /// transaction is committed before anybody is told of what was done in it.
     pub(super) async fn give_back<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         match (self.connection.take(), &mut self.place) {
             (Some(Lent::Kept(connection)), Some(place)) => {
-                **place = Some(connection).filter(|_| outcome.is_ok());
+                **place = outcome.is_ok().then(|| Resting::of(connection));
             }
             (Some(Lent::Transaction(transaction)), _) => match &outcome {
                 Ok(_) => transaction.commit().await.map_err(broken)?,

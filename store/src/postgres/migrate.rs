@@ -67,8 +67,12 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
     .await
     .map_err(broken)?;
     // Looked at again under the lock: another node may have been first.
-    for migration in state(connection).await?.missing() {
+    let found = state(connection).await?;
+    for migration in found.missing() {
         apply(connection, migration).await?;
+    }
+    if found.version < SchemaState::ours() {
+        tracing::info!(from = found.version, to = SchemaState::ours(), "schema migrated");
     }
     Ok(())
 }
@@ -89,6 +93,6 @@ async fn apply(connection: &mut PgConnection, migration: &Migration) -> Result<(
         .execute(connection)
         .await
         .map_err(broken)?;
-    tracing::info!(version = migration.version, name = migration.name, "migration applied");
+    tracing::debug!(version = migration.version, name = migration.name, "migration applied");
     Ok(())
 }

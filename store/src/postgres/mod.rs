@@ -80,6 +80,7 @@ use punctual_domain::store::StoreError;
 use punctual_sdk::Database;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection};
+use tokio::sync::watch;
 use tracing::info;
 
 pub(crate) use answers::keep_now as keep_answer;
@@ -95,7 +96,7 @@ use crate::plugins::Enqueue;
 use crate::{Access, Announced, ConnectError, Migrate, Options, bad_url};
 use gather::Gather;
 use hearing::Hearing;
-use kept::{Connections, Kept};
+use kept::{Connections, IDLE, Kept};
 use pooler::Pooler;
 
 /// How long opening or waiting for a connection may take.
@@ -114,6 +115,10 @@ pub struct PostgresStore {
     hearing: Hearing,
     claiming: Kept,
     settling: Kept,
+    /// For a second write of outcomes while nothing is claimed.
+    settling_beside: Kept,
+    /// How many claims are under way or wait for their connection.
+    claims: watch::Sender<usize>,
     pulling: Kept,
     ticking: Kept,
     /// As plugins use it, on connections of their own: they may keep one for long.
@@ -153,7 +158,15 @@ impl PostgresStore {
             };
             (for_us, sized(), connecting, None)
         };
-        let pool = for_us.test_before_acquire(false).connect_lazy_with(connecting.clone());
+        let for_us = for_us.test_before_acquire(false).before_acquire(|connection, rested| {
+            Box::pin(async move {
+                if rested.idle_for >= IDLE {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        });
+        let pool = for_us.connect_lazy_with(connecting.clone());
         let for_plugins = for_plugins.connect_lazy_with(connecting.application_name("punctual plugins"));
         let connections = Connections { pool, pooler };
         let clock = options.clock.clone();
@@ -166,6 +179,8 @@ impl PostgresStore {
             hearing: Hearing::default(),
             claiming: Kept::default(),
             settling: Kept::default(),
+            settling_beside: Kept::default(),
+            claims: watch::Sender::new(0),
             pulling: Kept::default(),
             ticking: Kept::default(),
             clock: options.clock,

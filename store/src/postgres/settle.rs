@@ -8,7 +8,7 @@ use punctual_domain::id::{Epoch, TaskId};
 use punctual_domain::json::Json;
 use punctual_domain::store::{Settled, Settling, StoreError};
 use punctual_domain::task::{AttemptOutcome, Settlement, TaskStatus};
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
 use super::{broken, micros, rows};
@@ -50,6 +50,11 @@ pub(super) async fn settle(
     answer_each(connection, settlings, settled).await
 }
 
+/// Has the connection plan what it will do most.
+pub(super) async fn warm_up(connection: &mut PgConnection, now: Option<DateTime<Utc>>) -> Result<(), StoreError> {
+    end_completed(connection, Vec::new(), now).await.map(drop)
+}
+
 /// Whether a task completed at its first claim with nothing to show, as most do.
 fn is_plain(settling: &Settling) -> bool {
     settling.epoch == FIRST && settling.settlement == Settlement::Completed { result: None }
@@ -73,18 +78,26 @@ async fn write_completed(
     if completed.is_empty() {
         return Ok(Written::All);
     }
-    let row = sqlx::query(include_str!("sql/settle_completed.sql"))
-        .bind(now)
-        .bind(column(completed, |s| s.task_id.0))
-        .fetch_one(connection)
-        .await
-        .map_err(broken)?;
+    let row = end_completed(connection, column(completed, |s| s.task_id.0), now).await?;
     let mut columns = rows::Columns::of(&row);
     if columns.take_count()? == completed.len() as u64 {
         return Ok(Written::All);
     }
     let ids: Option<Vec<Uuid>> = columns.take()?;
     Ok(Written::Only(ids.into_iter().flatten().map(|id| (TaskId(id), FIRST)).collect()))
+}
+
+async fn end_completed(
+    connection: &mut PgConnection,
+    ids: Vec<Uuid>,
+    now: Option<DateTime<Utc>>,
+) -> Result<PgRow, StoreError> {
+    sqlx::query(include_str!("sql/settle_completed.sql"))
+        .bind(now)
+        .bind(ids)
+        .fetch_one(connection)
+        .await
+        .map_err(broken)
 }
 
 async fn write_ended(

@@ -115,7 +115,7 @@ impl Upkeep for PostgresStore {
     async fn close(&self) -> Result<(), StoreError> {
         self.hearing.close();
         self.gather.close().await;
-        for kept in [&self.claiming, &self.settling, &self.pulling, &self.ticking] {
+        for kept in [&self.claiming, &self.settling, &self.settling_beside, &self.pulling, &self.ticking] {
             kept.close().await;
         }
         self.connections.pool.close().await;

@@ -77,10 +77,14 @@ pub(super) async fn run(connection: &mut SqliteConnection, now: DateTime<Utc>) -
     .await
     .map_err(broken)?;
     // Looked at again inside the transaction: somebody may have been first.
-    for migration in state(&mut transaction).await?.missing() {
+    let found = state(&mut transaction).await?;
+    for migration in found.missing() {
         apply(&mut transaction, migration, now).await?;
     }
     transaction.commit().await.map_err(broken)?;
+    if found.version < SchemaState::ours() {
+        tracing::info!(from = found.version, to = SchemaState::ours(), "schema migrated");
+    }
     Ok(())
 }
 
@@ -97,6 +101,6 @@ async fn apply(connection: &mut SqliteConnection, migration: &Migration, now: Da
     .execute(connection)
     .await
     .map_err(broken)?;
-    tracing::info!(version = migration.version, name = migration.name, "migration applied");
+    tracing::debug!(version = migration.version, name = migration.name, "migration applied");
     Ok(())
 }

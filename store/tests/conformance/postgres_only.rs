@@ -133,7 +133,7 @@ fn a_store_recovers_when_the_server_ends_its_connections() {
         block_on(async {
             let store = connect(&url, options(None)).await.unwrap();
             let node = NodeStore { id: punctual_domain::id::NodeId::generate(), store };
-            node.add(task("mail")).await;
+            let first = node.add(task("mail")).await;
             for _ in 0..3 {
                 administer(format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"))
                     .await;
@@ -146,6 +146,15 @@ fn a_store_recovers_when_the_server_ends_its_connections() {
                 }
             }
             assert!(node.claim_up_to(9, "mail").await.len() >= 4);
+            // A connection that nobody has used for a while is asked whether it is well: no caller meets a dead one.
+            node.create(task("mail")).await.unwrap();
+            node.task(first.id).await.unwrap();
+            administer(format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"))
+                .await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            node.create(task("mail")).await.unwrap();
+            assert_eq!(node.claim_up_to(9, "mail").await.len(), 2);
+            assert!(node.task(first.id).await.unwrap().is_some());
         });
     }));
     block_on(administer(format!("DROP DATABASE {name} WITH (FORCE)")));
