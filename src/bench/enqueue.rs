@@ -31,9 +31,9 @@ impl Enqueue {
         // The topic is defined by then; a SQLite file is opened by one at a time.
         bench.at(scratch, async |_| Ok(())).await?;
         let punctual = Punctual::builder().database(scratch.url()).connect().await?;
-        // The connection is open and its statement known, as in a program at work; others are measured so too.
-        punctual.enqueue(task(0)).await?;
         scratch.come_to_rest().await?;
+        // The connection is open, its statement known and the table begun, as in a program at work; others are measured so too.
+        self.call(&punctual, 0).await?;
         let next = Arc::new(AtomicU64::new(0));
         let mut producers = JoinSet::new();
         bench.progress.begin(self.tasks);
@@ -46,13 +46,7 @@ impl Enqueue {
                     if first >= self.tasks {
                         return anyhow::Ok(());
                     }
-                    match self.per_call {
-                        1 => drop(punctual.enqueue(task(first)).await?),
-                        _ => {
-                            let call = first..self.tasks.min(first + self.per_call);
-                            punctual.enqueue_many(call.map(task)).await?;
-                        }
-                    }
+                    self.call(&punctual, first).await?;
                 }
             });
         }
@@ -69,6 +63,15 @@ impl Enqueue {
         let value = rate(self.tasks, started_at.elapsed());
         punctual.stop().await?;
         Ok(value)
+    }
+
+    /// Writes the tasks of one call.
+    async fn call(self, punctual: &Punctual, first: u64) -> Result<()> {
+        match self.per_call {
+            1 => drop(punctual.enqueue(task(first)).await?),
+            _ => drop(punctual.enqueue_many((first..self.tasks.min(first + self.per_call)).map(task)).await?),
+        }
+        Ok(())
     }
 }
 
