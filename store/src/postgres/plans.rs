@@ -122,3 +122,35 @@ async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
     assert!(faults.is_empty(), "{} of {asked} lists: {first:#?}", faults.len());
     assert!(asked > 4_000, "{asked} lists");
 }
+
+/// Ten thousand tasks that are due, of which the statistics know nothing.
+const BACKLOG: &str = "
+ALTER TABLE punctual_tasks SET (autovacuum_enabled = off);
+INSERT INTO punctual_tasks (id, topic, run_at, first_run_at, created_at)
+SELECT gen_random_uuid(), 'topic', timestamptz '2026-03-01', timestamptz '2026-03-01', timestamptz '2026-03-01'
+FROM generate_series(1, 10000)";
+
+#[tokio::test]
+async fn a_look_for_due_topics_reads_little_however_much_is_due() {
+    let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
+        assert!(std::env::var_os("CI").is_none(), "CI skips no database: set TEST_DATABASE_URL");
+        return println!("skipped: TEST_DATABASE_URL is not set");
+    };
+    let scratch = Scratch::create(&server).await.unwrap();
+    connect(scratch.url(), Options::default()).await.unwrap().close().await.unwrap();
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    sqlx::raw_sql(BACKLOG).execute(&mut connection).await.unwrap();
+    let look = concat!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", include_str!("sql/due_topics.sql"));
+    let row = sqlx::query(look)
+        .bind(None::<chrono::DateTime<chrono::Utc>>)
+        .bind("")
+        .bind(1_000_i64)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    let plan: Value = serde_json::from_str(row.try_get_unchecked(0).unwrap()).unwrap();
+    scratch.remove().await.unwrap();
+    assert_eq!(plan[0]["Plan"]["Actual Rows"], 1);
+    let pages = plan[0]["Plan"]["Shared Hit Blocks"].as_u64().unwrap();
+    assert!(pages < 100, "{pages} pages were read: {plan:#}");
+}

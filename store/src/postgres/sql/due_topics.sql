@@ -17,9 +17,11 @@ WHERE n.topic IS NOT NULL AND EXISTS (
         FROM levels AS l WHERE l.priority IS NOT NULL
     )
     SELECT FROM levels AS l
-    WHERE EXISTS (
-        SELECT FROM punctual_tasks
+    -- With EXISTS here, all that is due might be read to be joined.
+    WHERE (
+        SELECT true FROM punctual_tasks
         WHERE status = 'pending' AND topic = n.topic AND priority = l.priority
-            AND run_at <= coalesce($1::timestamptz, statement_timestamp()))
+            AND run_at <= coalesce($1::timestamptz, statement_timestamp())
+        ORDER BY run_at LIMIT 1)
 )
 LIMIT $3

@@ -77,11 +77,11 @@ impl Lags {
         self.rounds.iter().map(of_round).min().unwrap()
     }
 
-    /// A fifth longer at the most, and a few milliseconds that any machine may take; in short, on a machine with other things
+    /// A fifth longer at the most, and a little that any machine may take; in short, on a machine with other things
     /// to do, hardly more than that it did not wait for what is in the other topic.
     fn is_hardly_longer_than(&self, alone: &Self) {
         let factor = scaled(500, 120) as u32;
-        for (percent, more) in [(50, scaled(250, 3)), (99, scaled(2_000, 10))] {
+        for (percent, more) in [(50, scaled(250, 1)), (99, scaled(2_000, 4))] {
             let (found, reference) = (self.percentile(percent), alone.percentile(percent));
             let most = reference * factor / 100 + Duration::from_millis(more as u64);
             assert!(found <= most, "{}: p{percent} is {found:?}, and {reference:?} alone", self.beside);
