@@ -364,9 +364,12 @@ fn sub_seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn log_filter(text: &str) -> Result<String, String> {
+    // A word that is no level would be a module's name, and let nothing else through.
+    let is_word =
+        |part: &str| !part.contains(['=', ':', '[']) && part.parse::<tracing::level_filters::LevelFilter>().is_err();
     match text.parse::<tracing_subscriber::EnvFilter>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("a level such as `info`, or levels by module such as `warn,punctual=debug`".into()),
+        Ok(_) if !text.split(',').map(str::trim).any(|part| !part.is_empty() && is_word(part)) => Ok(text.to_owned()),
+        _ => Err("a level such as `info`, or levels by module such as `warn,punctual=debug`".into()),
     }
 }
 

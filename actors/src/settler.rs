@@ -2,7 +2,8 @@
 //!
 //! Owns the outcomes that are not yet written. A new outcome is written at once if nothing is being written; what
 //! arrives meanwhile goes out together in the next batch, so that batches grow with the load and nobody waits for one
-//! to fill. While a whole batch waits, a second write is handed to the store, which begins it when it can. When too many
+//! to fill. While a whole batch waits, a second write is handed to the store, which begins it beside the first where that is
+//! of use. When too many
 //! wait, the Claimer is told to claim no more until they are written. While the store is away it keeps what it has and tries
 //! again. An outcome that cannot be written at all is found by halving the batch, and dropped: its task is left to its lease.
 //! What the store refuses because the lease was lost is counted and dropped.

@@ -56,8 +56,11 @@ pub(super) struct Client {
 
 /// It answered, and refused.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Refused(String);
+#[error("{message}")]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    message: String,
+}
 
 /// What it answered.
 pub(super) struct Answer {
@@ -209,7 +212,7 @@ impl Client {
             return Ok(response);
         }
         let text = response.text().await.context("the answer broke off")?;
-        bail!(Refused(refusal(status, &text)))
+        bail!(Refused { status, message: refusal(status, &text) })
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {

@@ -35,8 +35,8 @@ impl Table {
         table.load_style(NOTHING).set_content_arrangement(arrangement).set_header(heading);
         for (column, name) in table.column_iter_mut().zip(heading) {
             column.set_padding((0, 2));
-            if name == "ID" {
-                // It is there to be copied.
+            if ["ID", "TASK", "NODE"].contains(&name) {
+                // Ids are there to be copied.
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }

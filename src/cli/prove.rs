@@ -198,9 +198,12 @@ impl Page<'_> {
             }
         }
         for pause in &schedule.pauses {
-            let until = pause.to.as_ref().map_or_else(|| "and still is".to_owned(), |to| format!("until {}", show(to)));
+            let pause_of = |from: &_| match &pause.to {
+                Some(to) => format!("was paused from {} until {}", show(from), show(to)),
+                None => format!("paused since {} and still is", show(from)),
+            };
             let note = pause.note.as_deref().map_or_else(String::new, |note| format!(" ({note})"));
-            notes.push(format!("paused since {} {until}{note}", show(&pause.from)));
+            notes.push(format!("{}{note}", pause_of(&pause.from)));
         }
         // That somebody made it explains why little was due, and is no news among many.
         if self.report.schedules.len() == 1 {

@@ -147,11 +147,11 @@ struct PauseArgs {
     /// Why, for whoever looks at it next
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// When it resumes by itself: '2026-12-01 06:00' (read in --tz), +2h
+    /// When it resumes by itself: '2026-12-01 06:00', +2h
     #[arg(long, value_name = "T")]
     until: Option<String>,
     /// The zone that --until is read in, if not the schedule's own
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_name = "ZONE", requires = "until")]
     tz: Option<String>,
     #[command(flatten)]
     common: CommonArgs,

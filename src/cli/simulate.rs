@@ -22,7 +22,8 @@ Examples:
   punctual simulate --database sqlite://punctual.db     without a service, or beside it
 
 PEAK is the largest number of fires in one minute: where many schedules meet, move some, or give
-them jitterSeconds.")]
+them --jitter. What a schedule's overlapPolicy will skip depends on how long its tasks
+take, and is not foreseen.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     span: SpanArgs,

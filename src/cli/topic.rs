@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use reqwest::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::client::{Answer, Client, Refused};
@@ -177,11 +178,11 @@ fn topic(text: &str) -> Result<String, String> {
 }
 
 /// The route a topic has; `None` if it has no definition.
-async fn route_of(client: &Client, name: &str) -> Result<Option<String>> {
+async fn route_of(client: &Client, name: &str) -> Result<Option<Value>> {
+    let is_missing = |refused: &Refused| refused.status == StatusCode::NOT_FOUND;
     match client.get(&["topics", name], &[]).await {
-        Ok(answer) => Ok(Some(field(&answer.json()?["route"]["type"]))),
-        // Whoever may not write it either is told so by the write.
-        Err(error) if error.is::<Refused>() => Ok(None),
+        Ok(answer) => Ok(Some(answer.json()?["route"].take())),
+        Err(error) if error.downcast_ref().is_some_and(is_missing) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -192,15 +193,16 @@ const UNSERVED: &str = "nobody runs its tasks, they are only announced when they
 
 /// Refuses to replace a route by none: its tasks would complete without anybody having run them, and the secrets of a webhook
 /// would be gone. A handler stays by itself.
-fn lose_none(name: &str, before: &str) -> Result<()> {
-    let flag = match before {
+fn lose_none(name: &str, before: &Value) -> Result<()> {
+    let kind = field(&before["type"]);
+    let flags = match &*kind {
         "event" | "handler" => return Ok(()),
-        "webhook" => "--webhook URL --secret S".to_owned(),
-        "bullmq" => "--queue NAME".to_owned(),
-        other => format!("--route {other}"),
+        "webhook" => format!("--webhook '{}' --secret S` with each of its secrets", field(&before["url"])),
+        "bullmq" => format!("--queue '{}' --prefix '{}'`", field(&before["queue"]), field(&before["prefix"])),
+        other => format!("--route {other}`"),
     };
     bail!(
-        "nothing was changed: {name} has the route {before}, and what is not said is replaced by its default; `{flag}` keeps it, \
+        "nothing was changed: {name} has the route {kind}, and what is not said is replaced by its default; `{flags} keeps it, \
          `--route event` gives it up: nobody would run its tasks"
     );
 }
@@ -254,15 +256,21 @@ mod tests {
     #[test]
     fn a_route_is_given_up_only_by_saying_so() {
         for (before, part) in [
-            ("pull", "`--route pull` keeps it"),
-            ("webhook", "`--webhook URL --secret S` keeps it"),
-            ("bullmq", "`--queue NAME` keeps it"),
+            (
+                json!({"type": "pull"}),
+                "the route pull, and what is not said is replaced by its default; `--route pull` keeps it",
+            ),
+            (
+                json!({"type": "webhook", "url": "https://example.com/a?b"}),
+                "`--webhook 'https://example.com/a?b' --secret S` with each of its secrets keeps it",
+            ),
+            (json!({"type": "bullmq", "queue": "jobs", "prefix": "acme"}), "`--queue 'jobs' --prefix 'acme'` keeps it"),
         ] {
-            let refusal = lose_none("resize", before).unwrap_err().to_string();
-            assert!(refusal.contains(part) && refusal.contains(&format!("the route {before}")), "{refusal}");
+            let refusal = lose_none("resize", &before).unwrap_err().to_string();
+            assert!(refusal.contains(part), "{refusal}");
         }
         for same in ["event", "handler"] {
-            assert!(lose_none("resize", same).is_ok());
+            assert!(lose_none("resize", &json!({"type": same})).is_ok());
         }
     }
 }

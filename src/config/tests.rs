@@ -121,6 +121,18 @@ fn every_key_can_be_set_by_its_general_name_too() {
 }
 
 #[test]
+fn a_word_that_is_no_level_is_not_taken_for_a_module() {
+    for wrong in ["nonsense", "inof", "warn,punctuall", "info,foo=bar=baz"] {
+        let errors = errors(&environment(&[("PUNCTUAL_LOG", wrong)]));
+        assert!(errors.len() == 1 && errors[0].contains("a level such as `info`"), "{wrong}: {errors:?}");
+    }
+    for right in ["info", "WARN", "off", "warn,punctual=debug", "punctual_store::sqlite=trace, error"] {
+        let found = Config::load(&environment(&[("PUNCTUAL_LOG", right)]));
+        assert!(found.is_ok(), "{right}: {:?}", found.err());
+    }
+}
+
+#[test]
 fn an_unknown_plugin_is_refused_with_the_known_ones() {
     let errors = errors(&environment(&[("PUNCTUAL_PLUGINS", "echo,mystery")]));
     assert!(errors[0].contains("\"mystery\" is none") && errors[0].contains("there are: echo"), "{errors:?}");

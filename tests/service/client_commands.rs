@@ -92,6 +92,8 @@ async fn a_task_is_added_shown_listed_and_moved() {
     let moved_id = moved["id"].as_str().unwrap();
     let page = desk.ok(&["task", "cancel", moved_id]);
     assert!(page.contains("cancelled"), "{page}");
+    let (code, _, error) = desk.run(&["task", "cancel", id]);
+    assert!(code == Some(0) && error.contains("nothing was cancelled: it had ended already (completed)"), "{error}");
     let count = desk.ok(&["task", "cancel", "--topic", "report.send", "--dry-run"]);
     assert_eq!(count.trim(), "would cancel: 0 tasks");
     let error = desk.refused(&["task", "retry", moved_id]);

@@ -88,7 +88,7 @@ async fn what_fired_is_proven_with_a_service_and_without_one(database: Database)
     assert_eq!((of("every-hour")["fired"].as_u64(), of("every-hour")["skipped"].as_u64()), (Some(1), Some(0)));
 
     let (code, page) = ask(&database, &server, &["prove", "every-minute", "--from", &from, "--to", &to]);
-    assert!(code == 0 && page.contains("PROVEN: ") && page.contains("paused since"), "{page}");
+    assert!(code == 0 && page.contains("PROVEN: ") && page.contains("was paused from"), "{page}");
     assert!(!page.contains("every-hour"), "{page}");
     let (code, page) = ask(&database, &server, &["prove", "every-minute", "--from", "+1h", "--to", "+2h"]);
     assert!(code == 0 && page.contains("NOTHING TO PROVE") && page.contains("what is due later was not"), "{page}");

@@ -64,6 +64,9 @@ async fn a_schedule_is_paused_and_resumed() {
     assert!(desk.ok(&["schedule", "list", "--enabled", "false"]).contains("yearly"));
     let next = desk.ok(&["schedule", "next", "yearly", "--count", "1"]);
     assert!(next.contains("2040-01-01T02:30:00") && next.contains("fires again from pausedUntil on"), "{next}");
+    // Without a zone that is said, its own counts.
+    let paused = desk.json(&["schedule", "pause", "yearly", "--until", "2040-01-01 09:00"]);
+    assert_eq!(paused["pausedUntil"], "2040-01-01T14:00:00.000Z");
     let resumed = desk.json(&["schedule", "resume", "yearly"]);
     assert_eq!((&resumed["enabled"], &resumed["nextFireAt"]), (&json!(true), &made["nextFireAt"]));
     assert!(!desk.ok(&["schedule", "list", "--enabled", "false"]).contains("yearly"));

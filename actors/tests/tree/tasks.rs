@@ -272,10 +272,12 @@ async fn what_a_dead_node_held_is_run_by_another() {
 async fn a_short_lease_of_somebody_outside_is_put_right_when_it_ends() {
     let world = World::new().await;
     let tree = world.start(Handlers::default()).await;
-    // The Reconciler has looked, and sleeps for longer than the lease will last.
-    let first = world.add(task("other")).await;
+    // The Reconciler has looked twice, which the second time prunes, and sleeps for longer than the lease will last.
+    let old = world.add(task("other")).await;
     tree.hints().tasks_written();
-    world.until(first, TaskStatus::Completed).await;
+    world.until(old, TaskStatus::Completed).await;
+    world.clock.advance(TimeDelta::days(31));
+    eventually(|| async { world.store.task(old).await.unwrap().is_none().then_some(()) }).await;
     world.store.put_topic(&TopicDefinition::new("pull".parse().unwrap(), Route::Pull)).await.unwrap();
     let id = world.add(task("pull")).await;
     let topic = PullTopic { topic: "pull".parse().unwrap(), concurrency: 1, rate_per_second: None };

@@ -106,7 +106,12 @@ fn cause(fires: &[&Fire], schedule: Option<&Schedule>) -> Option<(Cause, String)
     let found = found(fires)?;
     Some(match reason {
         SkipReason::Overlap => {
-            (Cause::Overlap, "a task of an earlier fire had not ended, and its overlapPolicy is skip".to_owned())
+            let is_late = fires.iter().any(|fire| fire.fired_at - fire.scheduled_at > SURELY_LATE);
+            let earlier = match is_late {
+                true => format!("{found}, and a task of an earlier fire, perhaps one that was found with it,"),
+                false => "a task of an earlier fire".to_owned(),
+            };
+            (Cause::Overlap, format!("{earlier} had not ended, and its overlapPolicy is skip"))
         }
         SkipReason::Coalesced => (
             Cause::Coalesced,
@@ -131,6 +136,9 @@ fn cause(fires: &[&Fire], schedule: Option<&Schedule>) -> Option<(Cause, String)
         ),
     })
 }
+
+/// What is decided later than this was not decided in the course of things: nobody led.
+const SURELY_LATE: TimeDelta = TimeDelta::seconds(2);
 
 /// How late the instants of fires were found.
 fn found(fires: &[&Fire]) -> Option<String> {

@@ -19,7 +19,7 @@ use crate::cli::client::Client;
 /// How long customers think about their next orders.
 const BETWEEN_ORDERS: Duration = Duration::from_millis(900);
 /// How long the one worker of pictures takes for a picture.
-const PICTURE: Duration = Duration::from_secs(5);
+const PICTURE: Duration = Duration::from_secs(1);
 
 /// A schedule of the demo.
 struct Recurring {
@@ -347,7 +347,7 @@ async fn keep_ordering(client: &Client) {
     }
 }
 
-/// A worker of the pull topic, which does not keep up.
+/// The worker of the pull topic, which has caught up after a few pictures.
 async fn keep_working(client: &Client) {
     loop {
         let claim = json!({ "topics": ["pictures.resize"], "waitMs": 10_000 });

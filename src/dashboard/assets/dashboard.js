@@ -143,7 +143,7 @@
         if (fresh) { localise(fresh); document.getElementById("preview").replaceWith(fresh); tick(); }
       } catch {
         // Not one that a later change has made pointless.
-        if (!signal.aborted) typing = setTimeout(preview, 1000);
+        if (!signal.aborted) { clearTimeout(typing); typing = setTimeout(preview, 1000); }
       }
     };
     form.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(preview, 250); });

@@ -33,7 +33,16 @@ impl Cluster for PostgresStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        Cluster::now(self).await.map(drop)
+        let is_read_only: bool = lend!(self, |connection| {
+            sqlx::query_scalar("SELECT current_setting('transaction_read_only')::boolean")
+                .fetch_one(connection)
+                .await
+                .map_err(broken)
+        })?;
+        match is_read_only {
+            true => Err(StoreError::Unavailable("the database can only be read".to_owned())),
+            false => Ok(()),
+        }
     }
 
     async fn announce(&self, news: &News) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use sqlx::{Connection, PgPool, Postgres, Transaction};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::pooler::Pooler;
-use super::{broken, set};
+use super::{ACQUIRE_DEADLINE, broken, set};
 
 /// What makes plans follow the indexes. Nothing but speed depends on it.
 pub(super) const PLANS: [(&str, &str); 5] = [
@@ -56,7 +56,8 @@ impl Resting {
 
     /// The connection, unless it died meanwhile.
     async fn wake(mut self) -> Option<PgConnection> {
-        let is_well = self.since.elapsed() < IDLE || self.connection.ping().await.is_ok();
+        let is_well = self.since.elapsed() < IDLE
+            || matches!(tokio::time::timeout(ACQUIRE_DEADLINE, self.connection.ping()).await, Ok(Ok(())));
         is_well.then_some(self.connection)
     }
 }

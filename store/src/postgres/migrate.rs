@@ -49,12 +49,12 @@ pub(super) async fn state(connection: &mut PgConnection) -> Result<SchemaState, 
     SchemaState::of(applied, |migration| migration.postgres)
 }
 
-/// Applies what is missing; the caller's transaction makes it one.
-pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectError> {
+/// Applies what is missing; the caller's transaction makes it one. Answers which version it found, if it was an older one.
+pub(super) async fn run(connection: &mut PgConnection) -> Result<Option<i32>, ConnectError> {
     let found = state(connection).await?;
     found.check_not_newer().map_err(ConnectError::Refused)?;
     if found.missing().next().is_none() {
-        return Ok(());
+        return Ok(None);
     }
     lock_schema(connection).await?;
     sqlx::query(
@@ -71,10 +71,7 @@ pub(super) async fn run(connection: &mut PgConnection) -> Result<(), ConnectErro
     for migration in found.missing() {
         apply(connection, migration).await?;
     }
-    if found.version < SchemaState::ours() {
-        tracing::info!(from = found.version, to = SchemaState::ours(), "schema migrated");
-    }
-    Ok(())
+    Ok(Some(found.version).filter(|version| *version < SchemaState::ours()))
 }
 
 /// Waits until nobody else migrates; until the transaction ends, nobody else will.

@@ -15,7 +15,8 @@
 /// Runs a block on a connection of the store, within the deadline, and gives the connection back whatever the block
 /// answers. A macro because the block borrows freely and its future must be `Send`, which no closure can promise yet.
 ///
-/// `lend!(self.claiming, …)` prefers the connection that is kept for such statements.
+/// `lend!(self.claiming, …)` prefers the connection that is kept for such statements, `lend!(@ self, held, …)` takes the one that
+/// a future answers.
 macro_rules! lend {
     ($store:ident, |$connection:ident| $work:block) => {
         lend!(@ $store, $crate::postgres::kept::Held::pooled(&$store.connections), |$connection| $work)
@@ -93,7 +94,7 @@ pub use tasks::{announce_tasks, insert_tasks};
 pub(crate) use topics::definitions;
 
 use crate::plugins::Enqueue;
-use crate::{Access, Announced, ConnectError, Migrate, Options, bad_url};
+use crate::{Access, Announced, ConnectError, Migrate, Options, SchemaState, bad_url};
 use gather::Gather;
 use hearing::Hearing;
 use kept::{Connections, IDLE, Kept};
@@ -117,7 +118,7 @@ pub struct PostgresStore {
     settling: Kept,
     /// For a second write of outcomes while nothing is claimed.
     settling_beside: Kept,
-    /// How many claims are under way or wait for their connection.
+    /// How many claims for this node's own slots are under way or wait for their connection.
     claims: watch::Sender<usize>,
     pulling: Kept,
     ticking: Kept,
@@ -158,12 +159,12 @@ impl PostgresStore {
             };
             (for_us, sized(), connecting, None)
         };
-        let for_us = for_us.test_before_acquire(false).before_acquire(|connection, rested| {
+        let is_direct = pooler.is_none();
+        let for_us = for_us.test_before_acquire(false).before_acquire(move |connection, rested| {
             Box::pin(async move {
-                if rested.idle_for >= IDLE {
-                    connection.ping().await?;
-                }
-                Ok(true)
+                // A pooler outlives its server, and would have to find a session for the question.
+                let may_be_dead = is_direct && rested.idle_for >= IDLE;
+                Ok(!may_be_dead || connection.ping().await.is_ok())
             })
         });
         let pool = for_us.connect_lazy_with(connecting.clone());
@@ -241,14 +242,18 @@ async fn set<V: Into<String>>(
 async fn prepare(connection: &mut PgConnection, migrate: Migrate) -> Result<(), ConnectError> {
     let mut transaction = connection.begin().await.map_err(broken)?;
     check_server(&mut transaction).await?;
-    match migrate {
+    let migrated_from = match migrate {
         Migrate::Run => migrate::run(&mut transaction).await?,
         Migrate::Check => {
             let found = migrate::state(&mut transaction).await?;
             found.check_not_newer().and_then(|()| found.check_complete()).map_err(ConnectError::Refused)?;
+            None
         }
-    }
+    };
     transaction.commit().await.map_err(broken)?;
+    if let Some(from) = migrated_from {
+        info!(from, to = SchemaState::ours(), "schema migrated");
+    }
     Ok(())
 }
 
@@ -288,9 +293,9 @@ pub(crate) fn broken(error: sqlx::Error) -> StoreError {
         sqlx::Error::Database(database) => {
             let code = database.code().unwrap_or_default();
             // Connection, resources, operator, conflict with another transaction, read-only after a failover, a transaction
-            // that stood still for too long.
+            // that stood still for too long, a database that is closed to connections.
             let is_away = ["08", "53", "57", "40"].iter().any(|class| code.starts_with(class))
-                || matches!(&*code, "25006" | "25P03" | "55P03" | "28000" | "3D000" | "28P01" | "58030");
+                || matches!(&*code, "25006" | "25P03" | "55000" | "55P03" | "28000" | "3D000" | "28P01" | "58030");
             if is_away {
                 StoreError::Unavailable(database.message().to_owned())
             } else {

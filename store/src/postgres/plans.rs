@@ -150,7 +150,8 @@ async fn a_look_for_due_topics_reads_little_however_much_is_due() {
         .unwrap();
     let plan: Value = serde_json::from_str(row.try_get_unchecked(0).unwrap()).unwrap();
     scratch.remove().await.unwrap();
-    assert_eq!(plan[0]["Plan"]["Actual Rows"], 1);
-    let pages = plan[0]["Plan"]["Shared Hit Blocks"].as_u64().unwrap();
+    assert_eq!(plan[0]["Plan"]["Actual Rows"].as_f64(), Some(1.0));
+    let blocks = |which: &str| plan[0]["Plan"][which].as_u64().unwrap();
+    let pages = blocks("Shared Hit Blocks") + blocks("Shared Read Blocks");
     assert!(pages < 100, "{pages} pages were read: {plan:#}");
 }

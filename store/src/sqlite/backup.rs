@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use sqlx::{ConnectOptions, Connection};
+use uuid::Uuid;
 
 use super::file::{self, Place};
 use super::{broken, migrate, reading};
@@ -20,9 +21,7 @@ pub async fn backup(url: &str, to: &Path) -> Result<u64, ConnectError> {
         return Err(refused("a database in memory cannot be backed up".to_owned()));
     };
     refuse_existing(to)?;
-    let part = with_end(to, ".part");
-    // Left behind by a backup that was stopped.
-    let _ = std::fs::remove_file(&part);
+    let part = part_of(to);
     if !from.exists() {
         return Err(refused(format!("there is no database at {}: correct the URL", from.display())));
     }
@@ -51,7 +50,7 @@ pub async fn restore(from: &Path, url: &str) -> Result<(), ConnectError> {
     for end in ["", "-wal", "-shm", "-journal"] {
         refuse_existing(&with_end(&to, end))?;
     }
-    let part = with_end(&to, ".part");
+    let part = part_of(&to);
     let copied = std::fs::copy(from, &part);
     let copied = copied.map_err(|error| refused(format!("{} cannot be copied: {error}", from.display())));
     let done = copied.and_then(|_| put_in_place(&part, &to));
@@ -100,6 +99,11 @@ fn refuse_existing(path: &Path) -> Result<(), ConnectError> {
         true => Err(refused(format!("{} is there already: move it away, or choose another file", path.display()))),
         false => Ok(()),
     }
+}
+
+/// Where a file is written until it is complete. Nobody else writes to the same, and nothing is there.
+fn part_of(path: &Path) -> PathBuf {
+    with_end(path, &format!(".{}.part", Uuid::now_v7().simple()))
 }
 
 fn with_end(path: &Path, end: &str) -> PathBuf {

@@ -80,6 +80,7 @@ pub(super) async fn lock(path: &Path) -> Result<File, ConnectError> {
     check_folder(path)?;
     check_path(path)?;
     let lock = wait_for_lock(path).await?;
+    check_has_one_name(path)?;
     check_is_writable(path)?;
     Ok(lock)
 }
@@ -111,6 +112,20 @@ async fn wait_for_lock(path: &Path) -> Result<File, ConnectError> {
                 return Err(refused(format!("{} cannot be locked: {error}", Path::new(&name).display())));
             }
         }
+    }
+}
+
+/// Refuses a file that another process could lock, and write to, by another name.
+fn check_has_one_name(path: &Path) -> Result<(), ConnectError> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.nlink() > 1 => Err(refused(format!(
+            "{} has {} names (hard links), and by another one a second process could use it unnoticed: remove the others, or \
+             make a copy by `punctual backup` to use instead",
+            path.display(),
+            found.nlink()
+        ))),
+        // Whether it can be used at all is looked at elsewhere.
+        _ => Ok(()),
     }
 }
 

@@ -22,6 +22,18 @@ async fn suspects(world: &World, count: usize, topic: &str) -> Vec<Task> {
     world.list(Default::default()).await.into_iter().filter(|task| task.topic.as_str() == topic).collect()
 }
 
+pub(crate) async fn getting_ready_takes_nothing(world: World) {
+    let added = world.add(task("mail")).await;
+    for _ in 0..2 {
+        world.store.warm_up().await;
+        assert_eq!(world.read(added.id).await, added);
+    }
+    let claimed = world.claim_one("mail").await;
+    world.store.warm_up().await;
+    assert_eq!(world.read(added.id).await, claimed);
+    assert_eq!(world.settle_as(&claimed, Settlement::Completed { result: None }).await, Settled::Now);
+}
+
 pub(crate) async fn a_claim_makes_the_move_of_the_model(world: World) {
     let added = world.add(task("mail").attempts(2).priority(3)).await;
     world.advance_secs(5);

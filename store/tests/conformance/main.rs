@@ -171,6 +171,7 @@ behaviours! {
         eight_bodies_under_one_key_make_one_task
         an_answer_outlives_a_restart;
     claims:
+        getting_ready_takes_nothing
         a_claim_makes_the_move_of_the_model
         a_task_that_is_written_claimed_is_as_if_it_had_been_claimed_at_once
         a_task_that_is_written_claimed_is_freed_when_its_lease_ends

@@ -155,6 +155,23 @@ fn a_store_recovers_when_the_server_ends_its_connections() {
             node.create(task("mail")).await.unwrap();
             assert_eq!(node.claim_up_to(9, "mail").await.len(), 2);
             assert!(node.task(first.id).await.unwrap().is_some());
+            // It can only be read, or lets nobody in: away, and not broken.
+            let end_all = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+            for (close, open) in [
+                ("SET default_transaction_read_only = on", "RESET default_transaction_read_only"),
+                ("ALLOW_CONNECTIONS false", "ALLOW_CONNECTIONS true"),
+            ] {
+                assert_eq!(node.check().await, Ok(()));
+                administer(format!("ALTER DATABASE {name} {close}")).await;
+                administer(end_all.clone()).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                for answer in [node.check().await, node.create(task("mail")).await.map(drop)] {
+                    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{close}: {answer:?}");
+                }
+                administer(format!("ALTER DATABASE {name} {open}")).await;
+                administer(end_all.clone()).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
         });
     }));
     block_on(administer(format!("DROP DATABASE {name} WITH (FORCE)")));

@@ -28,6 +28,23 @@ fn a_second_store_on_one_file_is_refused() {
     });
 }
 
+#[test]
+fn a_file_that_has_another_name_is_refused() {
+    block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("punctual.db"), folder.path().join("other.db"));
+        let url = format!("sqlite://{}", file.display());
+        drop(connect(&url, options(None)).await.unwrap());
+        std::fs::hard_link(&file, &other).unwrap();
+        for name in [&file, &other] {
+            let refusal = refusal(&format!("sqlite://{}", name.display()), options(None)).await;
+            assert!(refusal.contains("has 2 names"), "{refusal}");
+        }
+        std::fs::remove_file(other).unwrap();
+        connect(&url, options(None)).await.unwrap();
+    });
+}
+
 /// Locks belong to the process, and closing any descriptor of the file ends them all.
 #[cfg(target_os = "linux")]
 #[test]
