@@ -156,6 +156,9 @@ impl Contract {
                 "maxLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 <= said.as_u64().unwrap()),
                 "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= said.as_u64().unwrap()),
                 "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= said.as_u64().unwrap()),
+                "uniqueItems" => {
+                    value.as_array().is_none_or(|items| (1..items.len()).all(|i| !items[..i].contains(&items[i])))
+                }
                 "maxProperties" => value.as_object().is_none_or(|map| map.len() as u64 <= said.as_u64().unwrap()),
                 "format" => value.as_str().is_none_or(|text| has_format(said.as_str().unwrap(), text)),
                 // Read by people, or by what has regular expressions.

@@ -16,7 +16,7 @@ pub(crate) fn routes() -> Vec<Route> {
         let offset = Schema::format("duration").example("-PT24H").about("ISO 8601, with a sign, at most 366 days");
         Schema::either([of_type("at_subject_date"), of_type("relative").needs([("offset", offset)])])
     };
-    let channels = || Schema::some(Schema::word(CHANNELS));
+    let channels = || Schema::some(Schema::word(CHANNELS)).each_once();
     let input = Schema::object([("subjectType", Schema::word(TYPES)), ("subjectId", Schema::id()), ("rule", says())])
         .takes([("channels", channels().or(json!(["email"]))), ("active", Schema::flag())]);
     let shape = || {

@@ -123,6 +123,11 @@ impl Schema {
         Self::list(items).with("minItems", json!(1))
     }
 
+    /// With no value twice.
+    pub fn each_once(self) -> Self {
+        self.with("uniqueItems", json!(true))
+    }
+
     /// A text that says something.
     pub fn said() -> Self {
         Self::text().with("minLength", json!(1))
