@@ -367,8 +367,11 @@ fn log_filter(text: &str) -> Result<String, String> {
     // A word that is no level would be a module's name, and let nothing else through.
     let is_word =
         |part: &str| !part.contains(['=', ':', '[']) && part.parse::<tracing::level_filters::LevelFilter>().is_err();
-    match text.parse::<tracing_subscriber::EnvFilter>() {
-        Ok(_) if !text.split(',').map(str::trim).any(|part| !part.is_empty() && is_word(part)) => Ok(text.to_owned()),
+    // A blank beside a comma would belong to the name.
+    let parts: Vec<_> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let filter = parts.join(",");
+    match filter.parse::<tracing_subscriber::EnvFilter>() {
+        Ok(_) if !parts.iter().any(|part| is_word(part)) => Ok(filter),
         _ => Err("a level such as `info`, or levels by module such as `warn,punctual=debug`".into()),
     }
 }

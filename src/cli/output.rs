@@ -35,7 +35,7 @@ impl Table {
         table.load_style(NOTHING).set_content_arrangement(arrangement).set_header(heading);
         for (column, name) in table.column_iter_mut().zip(heading) {
             column.set_padding((0, 2));
-            if ["ID", "TASK", "NODE"].contains(&name) {
+            if ["ID", "TASK", "NODE", "TO WHAT"].contains(&name) {
                 // Ids are there to be copied.
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }

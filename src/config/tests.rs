@@ -126,9 +126,14 @@ fn a_word_that_is_no_level_is_not_taken_for_a_module() {
         let errors = errors(&environment(&[("PUNCTUAL_LOG", wrong)]));
         assert!(errors.len() == 1 && errors[0].contains("a level such as `info`"), "{wrong}: {errors:?}");
     }
-    for right in ["info", "WARN", "off", "warn,punctual=debug", "punctual_store::sqlite=trace, error"] {
-        let found = Config::load(&environment(&[("PUNCTUAL_LOG", right)]));
-        assert!(found.is_ok(), "{right}: {:?}", found.err());
+    for (right, meant) in [
+        ("info", "info"),
+        ("WARN", "WARN"),
+        ("off ", "off"),
+        ("warn, punctual=debug", "warn,punctual=debug"),
+        ("punctual_store::sqlite=trace, error,", "punctual_store::sqlite=trace,error"),
+    ] {
+        assert_eq!(Config::load(&environment(&[("PUNCTUAL_LOG", right)])).unwrap().config.log, meant);
     }
 }
 

@@ -137,7 +137,7 @@ fn cause(fires: &[&Fire], schedule: Option<&Schedule>) -> Option<(Cause, String)
     })
 }
 
-/// What is decided later than this was not decided in the course of things: nobody led.
+/// What is decided later than this was not decided in the course of things.
 const SURELY_LATE: TimeDelta = TimeDelta::seconds(2);
 
 /// How late the instants of fires were found.
@@ -164,6 +164,11 @@ impl std::fmt::Display for MisfireName<'_> {
 fn paused(schedule: &Schedule, now: DateTime<Utc>) -> Reason {
     let note = schedule.pause_note.as_deref().map_or_else(String::new, |note| format!(" ({note})"));
     let until = match schedule.paused_until {
+        Some(until) if until <= now => {
+            let message =
+                format!("its pause{note} ended {}, and no node that works has taken it up again", from_now(until, now));
+            return Reason::new(Cause::Paused, message);
+        }
         Some(until) => format!("until {}", from_now(until, now)),
         None => "until somebody resumes it".to_owned(),
     };
@@ -351,10 +356,28 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_that_is_over_is_no_pause() {
+        for (ends, part) in
+            [(60, "it is paused until"), (-60, "its pause ended 2026-11-16T11:59:10Z (1 min 0 s ago), and no node")]
+        {
+            let schedule = nightly(|schedule| {
+                schedule.enabled = false;
+                schedule.paused_until = Some(now() + TimeDelta::seconds(ends));
+            });
+            let reasons = why_schedule(&facts(&schedule, &[]));
+            assert!(reasons[0].message.starts_with(part), "{}", reasons[0].message);
+        }
+    }
+
+    #[test]
     fn a_fire_says_why_it_was_skipped() {
         let schedule = nightly(|schedule| schedule.definition.exclude_calendars = vec!["holidays".into()]);
         for (reason, code, part) in [
-            (SkipReason::Overlap, Cause::Overlap, "had not ended"),
+            (
+                SkipReason::Overlap,
+                Cause::Overlap,
+                "it was found 2 min 0 s late, and a task of an earlier fire, perhaps one that was found with it, had not ended",
+            ),
             (SkipReason::Coalesced, Cause::Coalesced, "2 min 0 s late"),
             (SkipReason::Misfire, Cause::Misfire, "was skip then"),
             (SkipReason::Window, Cause::Window, "misfireWindowSeconds (86400)"),
@@ -363,6 +386,9 @@ mod tests {
             let told = why_fire(&fire(&schedule, Some(reason)), Some(&schedule)).unwrap();
             assert!(told.code == code && told.message.contains(part), "{}", told.message);
         }
+        let fresh = Fire { scheduled_at: now(), fired_at: now(), ..fire(&schedule, Some(SkipReason::Overlap)) };
+        let told = why_fire(&fresh, Some(&schedule)).unwrap().message;
+        assert!(told.contains(": a task of an earlier fire had not ended"), "{told}");
         let until = Some(now() - TimeDelta::seconds(10));
         let run = Fire { count: 3, until, ..fire(&schedule, Some(SkipReason::Misfire)) };
         let told = why_fire(&run, None).unwrap().message;

@@ -347,7 +347,7 @@ async fn keep_ordering(client: &Client) {
     }
 }
 
-/// The worker of the pull topic, which has caught up after a few pictures.
+/// The worker of the pull topic, which has caught up after some twenty seconds.
 async fn keep_working(client: &Client) {
     loop {
         let claim = json!({ "topics": ["pictures.resize"], "waitMs": 10_000 });
