@@ -177,14 +177,23 @@ fn topic(text: &str) -> Result<String, String> {
     named(text, "give a topic, or a prefix such as 'mail.*'; `punctual topic list` shows those that are defined")
 }
 
-/// The route a topic has; `None` if it has no definition.
+/// The route a topic has, by its own definition or by that of a prefix; `None` if it has neither.
 async fn route_of(client: &Client, name: &str) -> Result<Option<Value>> {
     let is_missing = |refused: &Refused| refused.status == StatusCode::NOT_FOUND;
     match client.get(&["topics", name], &[]).await {
         Ok(answer) => Ok(Some(answer.json()?["route"].take())),
-        Err(error) if error.downcast_ref().is_some_and(is_missing) => Ok(None),
+        Err(error) if error.downcast_ref().is_some_and(is_missing) => route_above(client, name).await,
         Err(error) => Err(error),
     }
+}
+
+/// The route that a topic has by the longest prefix that is defined.
+async fn route_above(client: &Client, name: &str) -> Result<Option<Value>> {
+    let mut topics = client.all(&["topics"]).await?.json()?;
+    let prefix = |topic: &Value| Some(topic["name"].as_str()?.strip_suffix('*')?.to_owned());
+    let above = topics["items"].as_array_mut().into_iter().flatten();
+    let above = above.filter_map(|topic| Some((prefix(topic).filter(|prefix| name.starts_with(prefix))?.len(), topic)));
+    Ok(above.max_by_key(|(length, _)| *length).map(|(_, topic)| topic["route"].take()))
 }
 
 /// What somebody should know who did not say who is to run the tasks.

@@ -117,6 +117,10 @@ async fn topics_are_written_listed_and_paused() {
     let error = desk.refused(&["topic", "put", "resize", "--concurrency", "20"]);
     assert!(error.contains("resize has the route pull") && error.contains("`--route pull` keeps it"), "{error}");
     assert!(desk.ok(&["topic", "show", "resize"]).contains("pull"));
+    desk.ok(&["topic", "put", "job.*", "--route", "pull"]);
+    let error = desk.refused(&["topic", "put", "job.resize", "--concurrency", "2"]);
+    assert!(error.contains("job.resize has the route pull"), "{error}");
+    desk.ok(&["topic", "delete", "job.*"]);
     let (code, _, error) = desk.run(&["topic", "put", "announced"]);
     assert!(code == Some(0) && error.contains("only announced"), "{error}");
     desk.ok(&["topic", "put", "announced", "--concurrency", "20"]);

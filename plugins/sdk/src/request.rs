@@ -105,7 +105,8 @@ fn merge(there: &mut Value, changes: &Map<String, Value>) {
     let Some(fields) = there.as_object_mut() else { return };
     for (name, change) in changes {
         match change {
-            Value::Null => drop(fields.remove(name)),
+            // It stays as null, which is read as nothing, so that what nobody knows is refused.
+            Value::Null => drop(fields.insert(name.clone(), Value::Null)),
             Value::Object(inner) => merge(fields.entry(name).or_insert(Value::Null), inner),
             other => drop(fields.insert(name.clone(), other.clone())),
         }
@@ -126,7 +127,10 @@ mod tests {
         merge(&mut there, changes.as_object().unwrap());
         assert_eq!(
             there,
-            json!({"title": "B", "creator": {"name": "Eve", "email": "a@b.c"}, "people": [2], "new": {}})
+            json!({"title": "B", "endDate": null, "creator": {"name": "Eve", "email": "a@b.c"}, "people": [2], "new": {"a": null}})
         );
+        let mut fields = Fields::of(json!({"endDate": null, "": null}));
+        assert_eq!(fields.date("endDate"), None);
+        assert!(fields.finish().is_err(), "nobody knows a field without a name");
     }
 }

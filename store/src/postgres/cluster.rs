@@ -33,16 +33,16 @@ impl Cluster for PostgresStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        let is_read_only: bool = lend!(self, |connection| {
-            sqlx::query_scalar("SELECT current_setting('transaction_read_only')::boolean")
+        lend!(self, |connection| {
+            let is_read_only: bool = sqlx::query_scalar("SELECT current_setting('transaction_read_only')::boolean")
                 .fetch_one(connection)
                 .await
-                .map_err(broken)
-        })?;
-        match is_read_only {
-            true => Err(StoreError::Unavailable("the database can only be read".to_owned())),
-            false => Ok(()),
-        }
+                .map_err(broken)?;
+            match is_read_only {
+                true => Err(StoreError::Unavailable("the database can only be read".to_owned())),
+                false => Ok(()),
+            }
+        })
     }
 
     async fn announce(&self, news: &News) -> Result<(), StoreError> {

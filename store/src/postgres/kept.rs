@@ -136,6 +136,8 @@ impl<'s> Held<'s> {
             // Rolls back what was begun before anybody is told: a lock that lingers makes others pass over the row. Going
             // out of scope then brings it back to the pool, which closes it if it is not well.
             (Some(Lent::Pooled(mut connection)), _) if is_refused(&outcome) => drop(connection.ping().await),
+            // It may be of a session that can only read, and work again if it is opened anew.
+            (Some(Lent::Pooled(mut connection)), _) if outcome.is_err() => connection.close_on_drop(),
             (lent, _) => drop(lent),
         }
         outcome

@@ -1,6 +1,7 @@
 //! A whole database in one other file, and back.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use sqlx::{ConnectOptions, Connection};
@@ -25,6 +26,8 @@ pub async fn backup(url: &str, to: &Path) -> Result<u64, ConnectError> {
     if !from.exists() {
         return Err(refused(format!("there is no database at {}: correct the URL", from.display())));
     }
+    // What is not written back yet stands beside the name that the service has it by.
+    file::check_has_one_name(&from)?;
     // Of any version: a backup is what one makes before an upgrade.
     let mut connection = reading(&from).connect().await.map_err(|error| file::cannot_open(&from, error))?;
     let copied = sqlx::query("VACUUM INTO ?1").bind(part.to_string_lossy().as_ref()).execute(&mut connection).await;
@@ -86,7 +89,12 @@ fn put_in_place(part: &Path, path: &Path) -> Result<u64, ConnectError> {
         let file = File::open(part)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
-        std::fs::rename(part, path)?;
+        // Unlike a rename it replaces nothing; not every file system can.
+        match std::fs::hard_link(part, path) {
+            Ok(()) => std::fs::remove_file(part)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
+            Err(_) => std::fs::rename(part, path)?,
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()?;
         Ok(bytes)

@@ -116,7 +116,7 @@ async fn wait_for_lock(path: &Path) -> Result<File, ConnectError> {
 }
 
 /// Refuses a file that another process could lock, and write to, by another name.
-fn check_has_one_name(path: &Path) -> Result<(), ConnectError> {
+pub(super) fn check_has_one_name(path: &Path) -> Result<(), ConnectError> {
     match std::fs::metadata(path) {
         Ok(found) if found.nlink() > 1 => Err(refused(format!(
             "{} has {} names (hard links), and by another one a second process could use it unnoticed: remove the others, or \
@@ -157,6 +157,10 @@ fn check_path(path: &Path) -> Result<(), ConnectError> {
         Ok(found) if found.is_dir() => Err(refused(format!("{} is a folder, not a database file", path.display()))),
         Ok(found) if found.permissions().readonly() => Err(read_only(path)),
         Ok(_) => Ok(()),
+        // What would be made has another name, and the lock would not be beside it.
+        Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
+            Err(refused(format!("{} is a link to a file that does not exist: name that file itself", path.display())))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(refused(format!("{} cannot be used: {error}", path.display()))),
     }

@@ -45,6 +45,16 @@ fn a_file_that_has_another_name_is_refused() {
     });
 }
 
+#[test]
+fn a_link_to_a_file_that_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("punctual.db");
+    std::os::unix::fs::symlink("real.db", &link).unwrap();
+    let refusal = block_on(refusal(&format!("sqlite://{}", link.display()), options(None)));
+    assert!(refusal.contains("a link to a file that does not exist"), "{refusal}");
+    assert!(!folder.path().join("real.db").exists());
+}
+
 /// Locks belong to the process, and closing any descriptor of the file ends them all.
 #[cfg(target_os = "linux")]
 #[test]
