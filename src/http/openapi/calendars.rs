@@ -49,7 +49,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
 }
 
 fn name() -> Schema {
-    Schema::key().example("holidays")
+    Schema::key().matching(r"\S").example("holidays")
 }
 
 fn days() -> Schema {

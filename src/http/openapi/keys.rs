@@ -19,7 +19,8 @@ pub(in crate::http) fn create(operation: Operation) -> Operation {
     operation
         .without_idempotency_key()
         .body(
-            Schema::object([("name", Schema::key().example("deploy")), ("role", role())]).takes([("topics", topics)]),
+            Schema::object([("name", Schema::key().matching(r"\S").example("deploy")), ("role", role())])
+                .takes([("topics", topics)]),
             json!({"name": "deploy", "role": "submit", "topics": ["mail.*"]}),
         )
         .answers(StatusCode::CREATED, "The new key", key().needs([("key", secret)]))

@@ -136,12 +136,7 @@ pub(in crate::http) fn preview(operation: Operation) -> Operation {
     let count = Schema::whole(1..=MAX_COUNT as i64).or(DEFAULT_COUNT).about("how many instants");
     let body = fields()
         .needs([("timezone", Schema::timezone())])
-        .takes([
-            ("name", Schema::key().example("nightly")),
-            ("topic", Schema::topic()),
-            ("jobType", job_type()),
-            ("count", count),
-        ])
+        .takes([("name", name()), ("topic", Schema::topic()), ("jobType", job_type()), ("count", count)])
         .one_of(rhythm())
         .one_of(not_both("topic", "jobType"))
         .one_of(not_both("payload", "jobPayload"));
@@ -158,7 +153,7 @@ fn edited(operation: Operation) -> Operation {
 
 pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
     let new_schedule = fields()
-        .needs([("name", Schema::key().example("nightly")), ("timezone", Schema::timezone())])
+        .needs([("name", name()), ("timezone", Schema::timezone())])
         .takes([("topic", Schema::topic()), ("jobType", job_type())])
         .one_of(rhythm())
         .one_of([says_without("topic", "jobType"), says_without("jobType", "topic")])
@@ -166,7 +161,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
         .example(example_input());
     let changes = fields()
         .may_have([
-            ("name", Schema::key().example("nightly")),
+            ("name", name()),
             ("timezone", Schema::timezone()),
             ("topic", Schema::topic()),
             ("jobType", job_type()),
@@ -185,6 +180,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Schema)> {
 }
 
 /// What callers may say about a schedule, beside its name, its zone and its topic.
+/// A name that people read.
+fn name() -> Schema {
+    Schema::key().matching(r"\S").example("nightly")
+}
+
 fn fields() -> Schema {
     let words = |words: Vec<&'static str>| Schema::word(words);
     let retry = Schema::object([]).takes([("backoff", backoff_input())]);
