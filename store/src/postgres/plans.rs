@@ -69,17 +69,23 @@ async fn explain(connection: &mut PgConnection, mut query: QueryBuilder<Postgres
     fault(&plan[0]["Plan"]).map(|fault| format!("{fault}: {:?}", conditions()))
 }
 
-#[tokio::test]
-async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
+/// A database with our tables and what a test puts into them; none, and a word about it, without a server.
+pub(super) async fn filled(with: &'static str) -> Option<(Scratch, PgConnection)> {
     let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
         assert!(std::env::var_os("CI").is_none(), "CI skips no database: set TEST_DATABASE_URL");
-        return println!("skipped: TEST_DATABASE_URL is not set");
+        println!("skipped: TEST_DATABASE_URL is not set");
+        return None;
     };
     let scratch = Scratch::create(&server).await.unwrap();
-    let store = connect(scratch.url(), Options::default()).await.unwrap();
-    store.close().await.unwrap();
+    connect(scratch.url(), Options::default()).await.unwrap().close().await.unwrap();
     let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    sqlx::raw_sql(FILL).execute(&mut connection).await.unwrap();
+    sqlx::raw_sql(with).execute(&mut connection).await.unwrap();
+    Some((scratch, connection))
+}
+
+#[tokio::test]
+async fn no_list_reads_a_table_from_end_to_end_or_sorts_it() {
+    let Some((scratch, mut connection)) = filled(FILL).await else { return };
 
     let mut queries = Vec::new();
     let mut by_id = Vec::new();
@@ -132,14 +138,7 @@ FROM generate_series(1, 10000)";
 
 #[tokio::test]
 async fn a_look_for_due_topics_reads_little_however_much_is_due() {
-    let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
-        assert!(std::env::var_os("CI").is_none(), "CI skips no database: set TEST_DATABASE_URL");
-        return println!("skipped: TEST_DATABASE_URL is not set");
-    };
-    let scratch = Scratch::create(&server).await.unwrap();
-    connect(scratch.url(), Options::default()).await.unwrap().close().await.unwrap();
-    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    sqlx::raw_sql(BACKLOG).execute(&mut connection).await.unwrap();
+    let Some((scratch, mut connection)) = filled(BACKLOG).await else { return };
     let look = concat!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", include_str!("sql/due_topics.sql"));
     let row = sqlx::query(look)
         .bind(None::<chrono::DateTime<chrono::Utc>>)

@@ -139,8 +139,7 @@ mod tests {
     use sqlx::Connection;
 
     use super::*;
-    use crate::postgres::list;
-    use crate::{Options, Scratch, connect};
+    use crate::postgres::{list, plans};
 
     /// Sixty of each kind, one a minute. Every seventh was due an hour before it was created, every third an hour after.
     const FILL: &str = "
@@ -161,14 +160,7 @@ FROM generate_series(1, 60) AS i CROSS JOIN unnest(ARRAY['completed', 'failed', 
 
     #[tokio::test]
     async fn every_way_finds_the_same_tasks() {
-        let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
-            assert!(std::env::var_os("CI").is_none(), "CI skips no database: set TEST_DATABASE_URL");
-            return println!("skipped: TEST_DATABASE_URL is not set");
-        };
-        let scratch = Scratch::create(&server).await.unwrap();
-        connect(scratch.url(), Options::default()).await.unwrap().close().await.unwrap();
-        let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-        sqlx::raw_sql(FILL).execute(&mut connection).await.unwrap();
+        let Some((scratch, mut connection)) = plans::filled(FILL).await else { return };
 
         let instant = |text: &str| Some(text.parse::<DateTime<Utc>>().unwrap());
         let (early, late) = (instant("2026-03-01T00:10:00Z"), instant("2026-03-01T00:50:00Z"));
